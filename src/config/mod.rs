@@ -1,0 +1,13 @@
+//! What is wanted: model, parallel layout, training, devices; read from TOML scenarios and flags.
+//!
+//! Plain data with checks of its own values. Whether a layout can run is the planner's question.
+
+pub mod layout;
+pub mod model;
+pub mod scenario;
+pub mod training;
+
+pub use layout::{CollectiveChoice, Layout, Recompute, ScheduleName, ZeroStage};
+pub use model::Model;
+pub use scenario::{ConfigError, Data, Scenario};
+pub use training::{OptimizerKind, Training};

@@ -1,0 +1,100 @@
+//! Runs Plans: the interpreter, its devices, and the Trace of what happened.
+//!
+//! The only room that looks at a clock. Ranks live on the host pool or on a [`Device`]; a message
+//! between two ranks of one device is one copy, any other goes through host memory.
+
+pub mod device;
+pub mod host;
+
+#[cfg(feature = "gpu")]
+pub mod gpu;
+
+pub use device::{Device, DeviceInfo};
+
+use crate::mesh::{Axis, Rank};
+use crate::trace::Trace;
+
+/// What the host brings to a step.
+#[derive(Clone, Copy, Debug)]
+pub struct StepInput<'a> {
+    /// Tokens of the global batch, `[batch, seq]` row-major.
+    pub tokens: &'a [i32],
+    /// Labels, `[batch, seq]`; −100 is ignored.
+    pub labels: &'a [i32],
+    /// Tokens of a row.
+    pub seq: u32,
+    /// Learning rate of the step.
+    pub lr: f32,
+    /// `1 − β1^t` and `1 − β2^t`.
+    pub bias_corrections: [f32; 2],
+}
+
+/// What a step gives back.
+#[derive(Clone, Debug)]
+pub struct StepOutput {
+    /// Mean loss over the labels that are not −100, before the update.
+    pub loss: f64,
+    /// Global gradient norm before clipping; 0 for an evaluation.
+    pub grad_norm: f64,
+    /// When every instruction ran.
+    pub trace: Trace,
+    /// Bytes that crossed between ranks, counted where they crossed.
+    pub crossed: Crossed,
+    /// Instructions that ran.
+    pub instructions: u64,
+}
+
+/// Bytes that crossed between ranks in a step, counted by the transport.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Crossed {
+    /// `(from, to, axis, bytes)`, sorted; one entry for each pair and axis that was used.
+    pub links: Vec<(Rank, Rank, Axis, u64)>,
+}
+
+/// Why a Plan could not be loaded or run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecError {
+    /// The device ran out of what the Plan places.
+    #[error(
+        "rank {rank} needs {need} on {device}, which has {have}. Use more ranks, a higher ZeRO stage, recompute, or fewer rows in a microbatch"
+    )]
+    Memory {
+        /// Which rank.
+        rank: Rank,
+        /// Name of the device.
+        device: String,
+        /// What the Plan places.
+        need: crate::units::Bytes,
+        /// The cap.
+        have: crate::units::Bytes,
+    },
+    /// Nothing is ready, running or in flight, and the step is not over.
+    #[error("the step hangs: {}", waiting.join("; "))]
+    Hang {
+        /// Who waits for what, one line a rank.
+        waiting: Vec<String>,
+    },
+    /// A device refused or failed.
+    #[error("{device}: {why}. {remedy}")]
+    Device {
+        /// Name of the device.
+        device: String,
+        /// What went wrong.
+        why: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// The Plan holds an op that has no kernel.
+    #[error(
+        "rank {rank}, instruction {instr}: {op} has no kernel; this Plan can only be simulated"
+    )]
+    NoKernel {
+        /// Which rank.
+        rank: Rank,
+        /// Which instruction.
+        instr: usize,
+        /// Name of the op.
+        op: String,
+    },
+}

@@ -1,0 +1,13 @@
+//! Shardlab trains a transformer split over many ranks, for real, and shows every instruction,
+//! byte and idle moment of the step.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod units;
+pub mod shape;
+pub mod mesh;
+pub mod config;
+pub mod ops;
+pub mod plan;
+pub mod trace;
+pub mod planner;
+pub mod exec;

@@ -1,0 +1,107 @@
+//! Writes the program of one rank: buffers and instructions, in program order.
+//!
+//! Buffers are declared without a place; [`super::memory`] places them when the whole program is
+//! known. Buffer ids are local to the rank until [`super::build`] joins the ranks.
+
+use crate::mesh::{Axis, Rank};
+use crate::ops::Op;
+use crate::plan::{
+    Action, Arena, BufferDecl, BufferId, Instr, Lane, Life, Origin, Piece, Place, Role, Tag, View,
+};
+use crate::shape::DType;
+
+/// The program of one rank under construction.
+#[derive(Debug)]
+pub struct RankProgram {
+    /// Whose program it is.
+    pub rank: Rank,
+    /// Declared buffers; their places are not valid yet.
+    pub buffers: Vec<BufferDecl>,
+    /// Instructions so far.
+    pub instrs: Vec<Instr>,
+    /// The origin that new instructions get.
+    pub origin: Origin,
+    /// Instruction index at which each cell of the schedule starts: memory placement lets receives
+    /// be posted one cell early.
+    pub cell_starts: Vec<u32>,
+}
+
+impl RankProgram {
+    /// An empty program.
+    pub fn new(rank: Rank) -> Self {
+        Self {
+            rank,
+            buffers: Vec::new(),
+            instrs: Vec::new(),
+            origin: Origin::default(),
+            cell_starts: Vec::new(),
+        }
+    }
+
+    /// Declares a buffer and returns a view of all of it.
+    pub fn buffer(&mut self, label: impl Into<String>, role: Role, dtype: DType, len: u32) -> View {
+        self.declare(label, role, dtype, len, Life::Step)
+    }
+
+    /// Declares a buffer of any life.
+    pub fn declare(
+        &mut self,
+        label: impl Into<String>,
+        role: Role,
+        dtype: DType,
+        len: u32,
+        life: Life,
+    ) -> View {
+        let buffer = BufferId(u32::try_from(self.buffers.len()).expect("fewer than 2^32 buffers"));
+        let arena = match life {
+            Life::Persistent => Arena::Persistent,
+            Life::Input(_) | Life::Output(_) => Arena::Io,
+            Life::Step => Arena::Step,
+        };
+        self.buffers.push(BufferDecl {
+            rank: self.rank,
+            label: label.into(),
+            role,
+            dtype,
+            len,
+            life,
+            place: Place { arena, offset: 0 },
+            pieces: Vec::new(),
+        });
+        View { buffer, offset: 0, len }
+    }
+
+    /// Says which part of a logical tensor a buffer holds.
+    pub fn piece(&mut self, view: View, piece: Piece) {
+        self.buffers[view.buffer.0 as usize].pieces.push(piece);
+    }
+
+    /// Appends an instruction with the current origin.
+    pub fn push(&mut self, lane: Lane, action: Action) {
+        self.instrs.push(Instr { lane, action, origin: self.origin });
+    }
+
+    /// Appends a kernel on the Compute lane.
+    pub fn launch(&mut self, op: Op, inputs: &[View], outputs: &[View]) {
+        self.launch_on(Lane::Compute, op, inputs, outputs);
+    }
+
+    /// Appends a kernel on a lane.
+    pub fn launch_on(&mut self, lane: Lane, op: Op, inputs: &[View], outputs: &[View]) {
+        self.push(lane, Action::Launch { op, inputs: inputs.to_vec(), outputs: outputs.to_vec() });
+    }
+
+    /// Appends a send; empty views are not sent.
+    pub fn send(&mut self, axis: Axis, view: View, to: Rank, tag: Tag) {
+        if view.len > 0 {
+            self.push(Lane::Out(axis, to), Action::Send { view, to, tag, hops: 1 });
+        }
+    }
+
+    /// Appends a receive; empty views are not received.
+    pub fn recv(&mut self, view: View, from: Rank, tag: Tag) {
+        if view.len > 0 {
+            self.push(Lane::Posted, Action::Recv { view, from, tag, hops: 1 });
+        }
+    }
+}
