@@ -21,8 +21,8 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::mesh::{Axis, Mesh, Rank};
-use crate::ops::Op;
 pub use crate::ops::Scalar;
+use crate::ops::{Access, Kernel as _, Op};
 use crate::shape::{DType, Shape};
 use crate::units::Bytes;
 
@@ -141,6 +141,39 @@ pub enum Action {
         /// Destination.
         to: View,
     },
+}
+
+impl Action {
+    /// The views whose contents matter: inputs, outputs that are updated in place, what is sent or
+    /// copied.
+    pub fn reads(&self) -> Vec<View> {
+        match self {
+            Self::Launch { op, inputs, outputs } => {
+                let signature = op.signature();
+                // An output that the signature does not know is a fault; it counts as read so that
+                // no order is lost.
+                let access = |index: usize| {
+                    signature.outputs.get(index).map_or(Access::ReadWrite, |(_, access)| *access)
+                };
+                let updated = outputs.iter().enumerate();
+                let updated = updated.filter(|(index, _)| access(*index) == Access::ReadWrite);
+                inputs.iter().copied().chain(updated.map(|(_, view)| *view)).collect()
+            }
+            Self::Send { view, .. } => vec![*view],
+            Self::Recv { .. } => Vec::new(),
+            Self::Copy { from, .. } => vec![*from],
+        }
+    }
+
+    /// The views that are written: outputs, what arrives, destinations of copies.
+    pub fn writes(&self) -> &[View] {
+        match self {
+            Self::Launch { outputs, .. } => outputs,
+            Self::Send { .. } => &[],
+            Self::Recv { view, .. } => std::slice::from_ref(view),
+            Self::Copy { to, .. } => std::slice::from_ref(to),
+        }
+    }
 }
 
 /// Index of a buffer in [`Plan::buffers`].
