@@ -1,10 +1,18 @@
 //! The parallel layout: how training is cut over ranks.
+//!
+//! Plain sizes and choices, with checks of single values and the arithmetic of batches. Whether
+//! the whole can run with a model is the planner's question.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::ConfigError;
+use super::error::{unknown_word, words};
 use crate::mesh::{Mesh, RankOrder};
+use crate::shape::part;
 
 /// How training is cut. The same fields as the layout flags of the command line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,6 +80,95 @@ impl Layout {
     pub fn mesh(&self) -> Mesh {
         Mesh { dp: self.dp, tp: self.tp, pp: self.pp, order: self.rank_order }
     }
+
+    /// What is wrong with single values; all faults.
+    pub fn check(&self) -> Vec<ConfigError> {
+        let mut faults = Vec::new();
+        let sizes = [
+            ("dp", self.dp),
+            ("tp", self.tp),
+            ("pp", self.pp),
+            ("chunks", self.chunks),
+            ("microbatches", self.microbatches),
+            ("node-size", self.node_size.unwrap_or(1)),
+        ];
+        for (name, size) in sizes {
+            if size == 0 {
+                faults.push(ConfigError::value(name, "is 0", "Give at least 1"));
+            }
+        }
+        let ranks = [self.dp, self.tp, self.pp].into_iter().try_fold(1u32, u32::checked_mul);
+        if ranks.is_none() {
+            let why = format!("{} × {} × {} ranks are too many", self.dp, self.tp, self.pp);
+            faults.push(ConfigError::value("dp × tp × pp", why, "Use fewer ranks"));
+        }
+        for (name, bytes) in
+            [("bucket-bytes", self.bucket_bytes), ("chunk-bytes", self.chunk_bytes)]
+        {
+            if bytes < 4 {
+                let why = format!("{bytes} bytes hold no element");
+                faults.push(ConfigError::value(name, why, "Give at least 4, for instance 1048576"));
+            }
+        }
+        if self.stage_units.iter().flatten().any(|&units| units == 0) {
+            let remedy = "Give every stage at least one of [embedding, layers…, head]";
+            faults.push(ConfigError::value("stage-units", "a stage is empty", remedy));
+        }
+        faults
+    }
+}
+
+/// Microbatches of a rank from the two ways of saying them: their number, or the rows of the
+/// largest one (`--micro-batch-size`). `None` if neither is given.
+///
+/// ```
+/// use shardlab::config::layout::microbatches;
+/// assert_eq!(microbatches(32, 2, None, Some(4)).unwrap(), Some(4));
+/// let error = microbatches(32, 2, Some(8), Some(4)).unwrap_err().to_string();
+/// assert!(error.contains("batch 32 / dp 2 = 16 rows a rank; 16 / micro-batch-size 4 = 4"));
+/// ```
+///
+/// # Errors
+/// If the two contradict each other, or if the rows of a rank are not divisible by the size.
+pub fn microbatches(
+    batch: u32,
+    dp: u32,
+    count: Option<u32>,
+    size: Option<u32>,
+) -> Result<Option<u32>, ConfigError> {
+    let Some(size) = size else { return Ok(count) };
+    if size == 0 || dp == 0 {
+        let what = if size == 0 { "micro-batch-size" } else { "dp" };
+        return Err(ConfigError::value(what, "is 0", "Give at least 1"));
+    }
+    // The first rank holds one row more where the batch is not divisible.
+    let (rows, rows_least) =
+        (part(batch, dp, 0).len() as u32, part(batch, dp, dp - 1).len() as u32);
+    let sum = if rows == rows_least {
+        format!("batch {batch} / dp {dp} = {rows} rows a rank")
+    } else {
+        format!("batch {batch} / dp {dp} = {rows} or {rows_least} rows a rank")
+    };
+    if rows % size != 0 || rows == 0 {
+        let sizes: Vec<_> =
+            (1..=rows).filter(|s| rows.is_multiple_of(*s)).map(|s| s.to_string()).collect();
+        let why = format!("{sum}; {rows} / micro-batch-size {size} is not a whole number");
+        let remedy =
+            format!("Use a micro-batch-size of {}, or say --microbatches", sizes.join(", "));
+        return Err(ConfigError::value("micro-batch-size", why, remedy));
+    }
+    let sized = rows / size;
+    match count {
+        Some(count) if count != sized => {
+            let why = format!(
+                "{sum}; {rows} / micro-batch-size {size} = {sized} microbatches, \
+                 but --microbatches says {count}"
+            );
+            let remedy = "Leave one of the two out";
+            Err(ConfigError::value("micro-batch-size and microbatches", why, remedy))
+        }
+        _ => Ok(Some(sized)),
+    }
 }
 
 /// What is sharded over data-parallel ranks (`ZeRO`, arXiv:1910.02054).
@@ -110,19 +207,67 @@ impl From<ZeroStage> for u8 {
     }
 }
 
-/// A pipeline schedule by name or file.
+words!(ZeroStage, "zero", [
+    "0" => Self::Zero0,
+    "1" => Self::Zero1,
+    "2" => Self::Zero2,
+    "3" => Self::Zero3,
+]);
+
+/// A pipeline schedule by name or file; a word that ends in `.csv` is a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum ScheduleName {
     /// All forwards, then all backwards (arXiv:1811.06965).
-    #[serde(rename = "gpipe")]
     GPipe,
     /// One forward, one backward (arXiv:1806.03377, 2104.04473).
     #[default]
-    #[serde(rename = "1f1b")]
     OneFOneB,
     /// A table in the CSV grammar of torch.distributed.pipelining.
-    #[serde(rename = "file")]
     File(PathBuf),
+}
+
+impl ScheduleName {
+    /// The named schedules, in the order in which help lists them.
+    pub const WORDS: &'static [&'static str] = &["gpipe", "1f1b"];
+}
+
+impl FromStr for ScheduleName {
+    type Err = ConfigError;
+    fn from_str(word: &str) -> Result<Self, ConfigError> {
+        match word {
+            "gpipe" => Ok(Self::GPipe),
+            "1f1b" => Ok(Self::OneFOneB),
+            file if file.to_ascii_lowercase().ends_with(".csv") => Ok(Self::File(file.into())),
+            _ => {
+                let known: Vec<_> = Self::WORDS.iter().copied().chain(["FILE.csv"]).collect();
+                Err(unknown_word("schedule", word, &known))
+            }
+        }
+    }
+}
+
+impl fmt::Display for ScheduleName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::GPipe => f.pad("gpipe"),
+            Self::OneFOneB => f.pad("1f1b"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl TryFrom<String> for ScheduleName {
+    type Error = ConfigError;
+    fn try_from(word: String) -> Result<Self, ConfigError> {
+        word.parse()
+    }
+}
+
+impl From<ScheduleName> for String {
+    fn from(name: ScheduleName) -> Self {
+        name.to_string()
+    }
 }
 
 /// What is computed again in backward instead of kept (arXiv:2205.05198).
@@ -139,6 +284,12 @@ pub enum Recompute {
     /// Only the input of each layer is kept.
     Full,
 }
+
+words!(Recompute, "recompute", [
+    "none" => Self::None,
+    "selective" => Self::Selective,
+    "full" => Self::Full,
+]);
 
 /// How collectives are unfolded into messages.
 #[derive(
@@ -157,4 +308,91 @@ pub enum CollectiveChoice {
     Hierarchical,
     /// The owner of a piece receives the others' pieces and adds them in rank order.
     Direct,
+}
+
+words!(CollectiveChoice, "collective", [
+    "auto" => Self::Auto,
+    "ring" => Self::Ring,
+    "tree" => Self::Tree,
+    "hierarchical" => Self::Hierarchical,
+    "direct" => Self::Direct,
+]);
+
+words!(RankOrder, "rank-order", [
+    "tp-dp-pp" => Self::TpDpPp,
+    "tp-pp-dp" => Self::TpPpDp,
+]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each word is the value's name in TOML too, and comes back through `FromStr`.
+    #[track_caller]
+    fn check_words<T>(words: &[&str])
+    where
+        T: FromStr<Err = ConfigError> + fmt::Display + Serialize,
+    {
+        for word in words {
+            let value: T = word.parse().unwrap();
+            assert_eq!(value.to_string(), *word);
+            let toml = toml::Value::try_from(&value).unwrap();
+            assert_eq!(toml.to_string().trim_matches('"'), *word);
+        }
+    }
+
+    #[test]
+    fn flags_and_toml_use_the_same_words() {
+        check_words::<ZeroStage>(ZeroStage::WORDS);
+        check_words::<ScheduleName>(ScheduleName::WORDS);
+        check_words::<ScheduleName>(&["mine/zb.csv"]);
+        check_words::<Recompute>(Recompute::WORDS);
+        check_words::<CollectiveChoice>(CollectiveChoice::WORDS);
+        check_words::<RankOrder>(RankOrder::WORDS);
+    }
+
+    #[test]
+    fn an_unknown_word_is_refused_with_the_nearest_and_all_known_ones() {
+        let error = "1f1B".parse::<ScheduleName>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "schedule: `1f1B` is not known. Did you mean `1f1b`? Known: gpipe, 1f1b, FILE.csv"
+        );
+        let error = "4".parse::<ZeroStage>().unwrap_err().to_string();
+        assert!(error.contains("0, 1, 2, 3"), "{error}");
+        let error = "star".parse::<CollectiveChoice>().unwrap_err().to_string();
+        assert!(error.contains("auto, ring, tree, hierarchical, direct"), "{error}");
+    }
+
+    #[test]
+    fn a_size_of_zero_is_refused_by_name_and_all_faults_are_told() {
+        let layout = Layout { tp: 0, microbatches: 0, chunk_bytes: 0, ..Layout::default() };
+        let text = ConfigError::collect(layout.check()).unwrap_err().to_string();
+        for part in ["tp: is 0", "microbatches: is 0", "chunk-bytes: 0 bytes"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(Layout::default().check().is_empty());
+        let layout = Layout { dp: 1 << 16, tp: 1 << 16, ..Layout::default() };
+        assert_eq!(layout.check().len(), 1);
+    }
+
+    #[test]
+    fn microbatches_and_their_size_say_the_same_or_are_refused_with_the_sum() {
+        let of = |batch, dp, count, size| {
+            microbatches(batch, dp, count, size).map_err(|error| error.to_string())
+        };
+        assert_eq!(of(32, 2, None, None), Ok(None));
+        assert_eq!(of(32, 2, Some(8), None), Ok(Some(8)));
+        assert_eq!(of(32, 2, None, Some(2)), Ok(Some(8)));
+        assert_eq!(of(32, 2, Some(8), Some(2)), Ok(Some(8)));
+        assert_eq!(of(10, 3, None, Some(2)), Ok(Some(2)));
+        let error = of(32, 2, Some(8), Some(4)).unwrap_err();
+        let sum = "batch 32 / dp 2 = 16 rows a rank; 16 / micro-batch-size 4 = 4 microbatches, \
+                   but --microbatches says 8";
+        assert!(error.contains(sum), "{error}");
+        let error = of(32, 2, None, Some(5)).unwrap_err();
+        assert!(error.contains("16 / micro-batch-size 5 is not a whole number"), "{error}");
+        assert!(error.contains("1, 2, 4, 8, 16"), "{error}");
+        assert!(of(32, 2, None, Some(0)).unwrap_err().contains("micro-batch-size: is 0"));
+    }
 }

@@ -2,12 +2,15 @@
 //!
 //! Plain data with checks of its own values. Whether a layout can run is the planner's question.
 
+pub mod hugging_face;
 pub mod layout;
 pub mod model;
 pub mod scenario;
 pub mod training;
+mod error;
 
+pub use error::ConfigError;
 pub use layout::{CollectiveChoice, Layout, Recompute, ScheduleName, ZeroStage};
-pub use model::Model;
-pub use scenario::{ConfigError, Data, Scenario};
+pub use model::{Model, ModelSource};
+pub use scenario::{Data, Scenario};
 pub use training::{OptimizerKind, Training};
