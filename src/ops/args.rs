@@ -79,7 +79,9 @@ impl<'a> Args<'a> {
     ///
     /// INVARIANT: a kernel never holds two overlapping ranges of one output, neither inside a part
     /// nor over parts; every kernel's doc says how its parts cut the outputs.
-    #[expect(clippy::mut_from_ref, reason = "disjoint ranges of one output, see INVARIANT")]
+    ///
+    /// # Panics
+    /// If the range does not lie inside the output.
     pub fn out(&self, index: usize, range: Range<usize>) -> &'a mut [f32] {
         let RawSlice { start, len } = self.outputs[index];
         assert!(range.start <= range.end && range.end <= len, "output {index}: {range:?} of {len}");
@@ -88,7 +90,6 @@ impl<'a> Args<'a> {
     }
 
     /// The whole output `index`: for kernels of one part.
-    #[expect(clippy::mut_from_ref, reason = "as in `out`")]
     pub fn out_all(&self, index: usize) -> &'a mut [f32] {
         self.out(index, 0..self.outputs[index].len)
     }

@@ -20,6 +20,12 @@ pub mod reduction;
 pub mod rope;
 pub mod swiglu;
 
+mod exp;
+mod lanes;
+mod panel;
+#[cfg(test)]
+mod testing;
+
 pub use args::Args;
 
 use std::fmt;
