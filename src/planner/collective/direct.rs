@@ -1,7 +1,7 @@
 //! The direct algorithm: the owner of a piece receives the others' and adds them in rank order.
 //!
 //! It sends the ring's bytes in two hops instead of 2(N−1), and its sum is the same for any cut
-//! into pieces or chunks: element by element, x_0 + x_1 + … from the left.
+//! into pieces or chunks: element by element, `x_0 + x_1 + …` from the left.
 
 use super::Into;
 use super::member::{GATHER, Member, Parts};

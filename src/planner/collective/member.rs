@@ -38,6 +38,13 @@ impl Parts {
         Self { data, chunk_len: style.chunk_len, ranges }
     }
 
+    /// All of the data as one part, in the order in which every member sees it.
+    pub(super) fn whole(data: View, style: Style) -> Self {
+        assert!(style.chunk_len > 0, "a chunk has at least one element");
+        let all = 0..data.len;
+        Self { data, chunk_len: style.chunk_len, ranges: vec![vec![all]] }
+    }
+
     /// Other parts of the same data.
     pub(super) fn with(&self, ranges: Vec<Vec<Range<u32>>>) -> Self {
         Self { data: self.data, chunk_len: self.chunk_len, ranges }

@@ -3,8 +3,8 @@
 //! Every function is called once on each member of a group with the same arguments but `me`, and
 //! appends that member's instructions; pieces may be uneven or empty, and empty ones send nothing.
 //! All reduce with f32 additions; only [`Algorithm::Direct`] adds in rank order and so gives the
-//! same bits for any cut into pieces or chunks. The algorithms live one a file: [`direct`],
-//! [`ring`], [`tree`], [`hierarchical`]; [`member`] is what they share.
+//! same bits for any cut into pieces or chunks. The algorithms live one a file: `direct`, `ring`,
+//! `tree`, `hierarchical`; `member` is what they share.
 
 mod direct;
 mod hierarchical;
@@ -146,6 +146,8 @@ pub fn all_reduce(
 ///
 /// # Cost
 /// (N−1)/N·S bytes a member.
+/// # Panics
+/// If a target is not as long as the member's piece.
 pub fn reduce_scatter(
     p: &mut RankProgram,
     seat: &Seat,
@@ -188,13 +190,7 @@ pub fn all_gather(
 /// # Cost
 /// Σ over members = (N−1)·S bytes.
 pub fn broadcast(p: &mut RankProgram, seat: &Seat, style: Style, data: View) {
-    let whole = Parts::new(
-        data,
-        &[0..data.len],
-        &Seat { ranks: vec![p.rank], me: 0, ..seat.clone() },
-        style,
-    );
-    let chunks = whole.chunks(0..1);
+    let chunks = Parts::whole(data, style).chunks_of(0);
     collective(p, seat, style, CollectiveKind::Broadcast, |member| match style.algorithm {
         Algorithm::Tree => tree::broadcast(member, &chunks),
         Algorithm::Ring | Algorithm::Hierarchical | Algorithm::Direct => {
