@@ -14,6 +14,10 @@ pub mod check;
 pub mod mutate;
 pub mod order;
 pub mod text;
+pub(crate) mod segments;
+
+#[cfg(test)]
+pub(crate) mod sample;
 
 use std::fmt;
 use std::ops::Range;

@@ -5,8 +5,8 @@
 //! `check` and the visualizer all read these, so they cannot disagree.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
+use super::segments::Segments;
 use super::{Action, Arena, Lane, Plan, Program, Tag};
 use crate::mesh::Rank;
 
@@ -96,18 +96,26 @@ impl RankOrder {
     /// Waits and lane predecessors of one program.
     fn derive(plan: &Plan, program: &Program) -> (Vec<Vec<u32>>, Vec<Option<u32>>) {
         let (mut rank, lane_prev) = Self::lanes(program);
-        let mut memory: BTreeMap<Arena, Memory> = BTreeMap::new();
+        let mut memory: BTreeMap<Arena, Segments<Touched>> = BTreeMap::new();
         let mut waits = Vec::with_capacity(program.instrs.len());
         let mut hazards = Vec::new();
         for (index, instr) in (0u32..).zip(&program.instrs) {
+            let lane = rank.lane_of[index as usize];
             // Reads first: an output that is updated in place is read before it is written.
             for view in instr.action.reads().into_iter().filter(|view| view.len > 0) {
                 let (arena, bytes) = plan.view_place(view);
-                memory.entry(arena).or_default().read(bytes, index, &rank.lane_of, &mut hazards);
+                for (_, touched) in memory.entry(arena).or_default().in_range(bytes) {
+                    touched.read(index, lane, &rank.lane_of, &mut hazards);
+                }
             }
             for &view in instr.action.writes().iter().filter(|view| view.len > 0) {
                 let (arena, bytes) = plan.view_place(view);
-                memory.entry(arena).or_default().write(bytes, index, &mut hazards);
+                let memory = memory.entry(arena).or_default();
+                for (_, touched) in memory.in_range(bytes.clone()) {
+                    hazards.extend(touched.writer);
+                    hazards.extend(&touched.readers);
+                }
+                memory.replace(bytes, Touched { writer: Some(index), readers: Vec::new() });
             }
             waits.push(rank.reduce(index, lane_prev[index as usize], &mut hazards));
         }
@@ -198,67 +206,27 @@ impl RankOrder {
     }
 }
 
-/// Who touched which bytes of an arena last. A segment reaches from its key to the next key.
-struct Memory {
-    segments: BTreeMap<u64, Segment>,
-}
-
+/// Who touched some bytes of an arena last.
 #[derive(Clone, Default)]
-struct Segment {
+struct Touched {
     writer: Option<u32>,
     /// Readers since the last write: the latest of each lane, which implies the earlier ones.
     readers: Vec<u32>,
 }
 
-impl Default for Memory {
-    fn default() -> Self {
-        Self { segments: BTreeMap::from([(0, Segment::default())]) }
-    }
-}
-
-impl Memory {
-    /// Makes a segment start at `at`.
-    fn split(&mut self, at: u64) {
-        let (&start, segment) =
-            self.segments.range(..=at).next_back().expect("a segment starts at 0");
-        if start < at {
-            let segment = segment.clone();
-            self.segments.insert(at, segment);
-        }
-    }
-
+impl Touched {
+    /// Notes that `instr` of the lane `lane` reads, after collecting what it must wait for.
     fn read(
         &mut self,
-        bytes: Range<u64>,
         instr: u32,
+        lane: Option<usize>,
         lane_of: &[Option<usize>],
         hazards: &mut Vec<u32>,
     ) {
-        self.split(bytes.start);
-        self.split(bytes.end);
-        let lane = lane_of[instr as usize];
-        for segment in self.segments.range_mut(bytes).map(|(_, segment)| segment) {
-            hazards.extend(segment.writer);
-            segment
-                .readers
-                .retain(|&r| r != instr && (lane.is_none() || lane_of[r as usize] != lane));
-            segment.readers.push(instr);
-        }
-    }
-
-    fn write(&mut self, bytes: Range<u64>, instr: u32, hazards: &mut Vec<u32>) {
-        self.split(bytes.start);
-        self.split(bytes.end);
-        let mut starts = Vec::new();
-        for (&start, segment) in self.segments.range(bytes.clone()) {
-            hazards.extend(segment.writer);
-            hazards.extend(&segment.readers);
-            starts.push(start);
-        }
-        for start in starts {
-            self.segments.remove(&start);
-        }
-        self.segments.insert(bytes.start, Segment { writer: Some(instr), readers: Vec::new() });
+        hazards.extend(self.writer);
+        let implied = |reader: u32| lane.is_some() && lane_of[reader as usize] == lane;
+        self.readers.retain(|&reader| !implied(reader));
+        self.readers.push(instr);
     }
 }
 
@@ -381,4 +349,176 @@ fn connect(plan: &Plan, order: &Order, graph: &mut Graph) {
 fn is_message(plan: &Plan, node: &Node) -> bool {
     let action = &plan.programs[node.rank.index()].instrs[node.instr as usize].action;
     matches!(action, Action::Send { .. } | Action::Recv { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    //! The reduced waits are held against the definition: all pairs, all bytes, transitive closure.
+    use super::*;
+    use crate::mesh::Axis;
+    use crate::ops::Op;
+    use crate::ops::reduction::SumRanks;
+    use crate::plan::sample::{Sample, one_f_one_b, pipeline};
+    use crate::plan::{Place, View};
+    use proptest::prelude::*;
+
+    /// `before[i][j]`: instruction `j` has ended when `i` starts, from direct edges.
+    fn closure(count: usize, edges: impl Fn(usize) -> Vec<usize>) -> Vec<Vec<bool>> {
+        let mut before = vec![vec![false; count]; count];
+        for i in 0..count {
+            for j in edges(i) {
+                let (earlier, now) = before.split_at_mut(i);
+                now[0][j] = true;
+                for (mine, theirs) in now[0].iter_mut().zip(&earlier[j]) {
+                    *mine |= theirs;
+                }
+            }
+        }
+        before
+    }
+
+    /// The definition of a hazard, pair by pair.
+    fn conflict(plan: &Plan, a: &Action, b: &Action) -> bool {
+        let meet = |x: View, y: View| {
+            let ((arena_x, x), (arena_y, y)) = (plan.view_place(x), plan.view_place(y));
+            arena_x == arena_y && x.start.max(y.start) < x.end.min(y.end)
+        };
+        let any = |xs: &[View], ys: &[View]| xs.iter().any(|x| ys.iter().any(|y| meet(*x, *y)));
+        any(&a.reads(), b.writes()) || any(a.writes(), &b.reads()) || any(a.writes(), b.writes())
+    }
+
+    fn random_program() -> impl Strategy<Value = Plan> {
+        let view = (0u32..4, 0u32..16, 0u32..8);
+        let action = (0usize..6, view.clone(), proptest::collection::vec(view, 0..3), any::<bool>());
+        proptest::collection::vec(action, 1..60).prop_map(|actions| {
+            let mut sample = Sample::new(3);
+            // Four buffers; the second and third lie partly in each other's bytes.
+            for (index, offset) in [0, 256, 288, 640].into_iter().enumerate() {
+                sample.step(0, &format!("b{index}"), 24);
+                sample.plan.buffers[index].place = Place { arena: Arena::Step, offset };
+            }
+            for (kind, out, inputs, accumulate) in actions {
+                let view = |(buffer, offset, len)| View {
+                    buffer: super::super::BufferId(buffer),
+                    offset,
+                    len,
+                };
+                let len = out.2;
+                let op = Op::SumRanks(SumRanks { ranks: 2, own: None, len, accumulate });
+                let inputs = inputs.into_iter().map(view).collect();
+                let launch = Action::Launch { op, inputs, outputs: vec![view(out)] };
+                let out = view(out);
+                match kind {
+                    0 | 1 => drop(sample.push(0, Lane::Compute, launch)),
+                    2 => drop(sample.push(0, Lane::Reduce, launch)),
+                    3 => drop(sample.send(0, out, 1, 0)),
+                    4 => drop(sample.send(0, out, 2, 0)),
+                    _ => drop(sample.recv(0, out, 1, 0)),
+                }
+            }
+            sample.plan
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn waits_and_lanes_imply_exactly_all_hazards_and_no_wait_is_spare(plan in random_program()) {
+            let order = derive(&plan);
+            let instrs = &plan.programs[0].instrs;
+            let lane_edge = |i: usize| {
+                let lane = instrs[i].lane;
+                let same = |j: &usize| instrs[*j].lane == lane && lane != Lane::Posted;
+                (0..i).rev().find(same)
+            };
+            let hazards = |i: usize| -> Vec<usize> {
+                let meets = |j: &usize| conflict(&plan, &instrs[*j].action, &instrs[i].action);
+                (0..i).filter(meets).chain(lane_edge(i)).collect()
+            };
+            let naive = closure(instrs.len(), hazards);
+            let predecessors = |i: usize| -> Vec<usize> {
+                let instr = u32::try_from(i).unwrap();
+                order.predecessors(Rank(0), instr).map(|p| p as usize).collect()
+            };
+            let ours = closure(instrs.len(), predecessors);
+            prop_assert_eq!(&ours, &naive);
+            for (i, waits) in order.waits[0].iter().enumerate() {
+                prop_assert!(waits.is_sorted());
+                for wait in waits.iter().map(|wait| *wait as usize) {
+                    let implied = |p: usize| p != wait && ours[p][wait] || lane_edge(i) == Some(wait);
+                    prop_assert!(!predecessors(i).into_iter().any(implied), "#{i} waits for #{wait}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_receive_is_covered_by_the_launch_that_waited_for_it() {
+        let mut sample = Sample::new(2);
+        let [x, y] = ["x", "y"].map(|label| sample.step(0, label, 8));
+        sample.recv(0, x, 1, 0);
+        sample.add(0, x, x, y); // reads what arrived
+        sample.add(0, x, x, y); // needs nothing but its lane
+        sample.send(0, y, 1, 1);
+        sample.recv(0, x, 1, 2); // its place is free after the last reader
+        let order = derive(&sample.plan);
+        assert_eq!(order.waits[0], [vec![], vec![0], vec![], vec![2], vec![2]]);
+        assert_eq!(order.lane_prev[0], [None, None, Some(1), None, None]);
+    }
+
+    #[test]
+    fn messages_pair_in_order_and_an_unmatched_half_never_starts() {
+        let mut sample = Sample::new(2);
+        let [a, b] = [0, 1].map(|rank| sample.step(rank, "x", 8));
+        for tag in [7, 7, 9] {
+            sample.send(0, a, 1, tag);
+        }
+        for tag in [8, 7, 7] {
+            sample.recv(1, b, 0, tag);
+        }
+        let order = derive(&sample.plan);
+        assert_eq!(order.peer[0], [Some((Rank(1), 1)), Some((Rank(1), 2)), None]);
+        assert_eq!(order.peer[1], [None, Some((Rank(0), 0)), Some((Rank(0), 1))]);
+        let graph = graph(&sample.plan, &order);
+        assert_eq!(graph.len(), 4);
+        let message = Node { rank: Rank(0), instr: 1, receive: Some((Rank(1), 2)) };
+        assert_eq!(graph.nodes[1], message);
+        assert_eq!(graph.node_of[1][2], 1);
+        // The second message follows the first in the sender's lane and in the receiver's memory.
+        assert_eq!(graph.successors(0), [1]);
+        // Both unmatched halves miss their partner; the receive is also first in its place.
+        assert_eq!(graph.indegree, [1, 1, 2, 1]);
+    }
+
+    #[test]
+    fn the_graph_of_a_pipeline_runs_to_its_end() {
+        let plan = pipeline(&one_f_one_b(4, 8));
+        let order = derive(&plan);
+        let graph = graph(&plan, &order);
+        let messages = 2 * 3 * 8;
+        assert_eq!(graph.len(), plan.instr_count() - messages);
+        let mut left = graph.indegree.clone();
+        let mut ready: Vec<u32> =
+            (0u32..).zip(&left).filter(|(_, n)| **n == 0).map(|(i, _)| i).collect();
+        let mut ended = 0;
+        while let Some(node) = ready.pop() {
+            ended += 1;
+            for &next in graph.successors(node) {
+                left[next as usize] -= 1;
+                ready.extend((left[next as usize] == 0).then_some(next));
+            }
+        }
+        assert_eq!(ended, graph.len());
+    }
+
+    #[test]
+    fn sends_to_two_peers_run_in_lanes_of_their_own() {
+        let mut sample = Sample::new(3);
+        let x = sample.step(0, "x", 8);
+        for to in [1, 2, 1] {
+            sample.send(0, x, to, 0);
+        }
+        let order = derive(&sample.plan);
+        assert_eq!(order.lane_prev[0], [None, None, Some(0)]);
+        assert_eq!(sample.plan.programs[0].instrs[1].lane, Lane::Out(Axis::Pp, Rank(2)));
+    }
 }
