@@ -389,7 +389,8 @@ mod tests {
 
     fn random_program() -> impl Strategy<Value = Plan> {
         let view = (0u32..4, 0u32..16, 0u32..8);
-        let action = (0usize..6, view.clone(), proptest::collection::vec(view, 0..3), any::<bool>());
+        let action =
+            (0usize..6, view.clone(), proptest::collection::vec(view, 0..3), any::<bool>());
         proptest::collection::vec(action, 1..60).prop_map(|actions| {
             let mut sample = Sample::new(3);
             // Four buffers; the second and third lie partly in each other's bytes.
