@@ -375,15 +375,15 @@ pub struct LogicalTensor {
 }
 
 /// What of a logical tensor a buffer holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Held {
     /// The weight itself.
     Weight,
     /// Its gradient at the end of the step (summed over everything, before clipping).
     Gradient,
-    /// First moment of AdamW.
+    /// First moment of `AdamW`.
     Moment1,
-    /// Second moment of AdamW.
+    /// Second moment of `AdamW`.
     Moment2,
 }
 

@@ -301,7 +301,7 @@ pub fn graph(plan: &Plan, order: &Order) -> Graph {
                 _ => Node { rank, instr, receive: peer },
             };
             if graph.node_of[rank.index()][instr as usize] == u32::MAX {
-                let id = u32::try_from(graph.nodes.len()).expect("fewer than 2^32 nodes");
+                let id = node_id(graph.nodes.len());
                 for (rank, instr) in node.instrs() {
                     graph.node_of[rank.index()][instr as usize] = id;
                 }
@@ -311,6 +311,10 @@ pub fn graph(plan: &Plan, order: &Order) -> Graph {
     }
     connect(plan, order, &mut graph);
     graph
+}
+
+fn node_id(index: usize) -> u32 {
+    u32::try_from(index).expect("a step has fewer than 2^32 nodes")
 }
 
 /// Fills in-degrees and successors.
@@ -356,10 +360,8 @@ mod tests {
     //! The reduced waits are held against the definition: all pairs, all bytes, transitive closure.
     use super::*;
     use crate::mesh::Axis;
-    use crate::ops::Op;
-    use crate::ops::reduction::SumRanks;
-    use crate::plan::sample::{Sample, one_f_one_b, pipeline};
-    use crate::plan::{Place, View};
+    use crate::plan::View;
+    use crate::plan::sample::{Sample, one_f_one_b, pipeline, random_program};
     use proptest::prelude::*;
 
     /// `before[i][j]`: instruction `j` has ended when `i` starts, from direct edges.
@@ -385,40 +387,6 @@ mod tests {
         };
         let any = |xs: &[View], ys: &[View]| xs.iter().any(|x| ys.iter().any(|y| meet(*x, *y)));
         any(&a.reads(), b.writes()) || any(a.writes(), &b.reads()) || any(a.writes(), b.writes())
-    }
-
-    fn random_program() -> impl Strategy<Value = Plan> {
-        let view = (0u32..4, 0u32..16, 0u32..8);
-        let action =
-            (0usize..6, view.clone(), proptest::collection::vec(view, 0..3), any::<bool>());
-        proptest::collection::vec(action, 1..60).prop_map(|actions| {
-            let mut sample = Sample::new(3);
-            // Four buffers; the second and third lie partly in each other's bytes.
-            for (index, offset) in [0, 256, 288, 640].into_iter().enumerate() {
-                sample.step(0, &format!("b{index}"), 24);
-                sample.plan.buffers[index].place = Place { arena: Arena::Step, offset };
-            }
-            for (kind, out, inputs, accumulate) in actions {
-                let view = |(buffer, offset, len)| View {
-                    buffer: super::super::BufferId(buffer),
-                    offset,
-                    len,
-                };
-                let len = out.2;
-                let op = Op::SumRanks(SumRanks { ranks: 2, own: None, len, accumulate });
-                let inputs = inputs.into_iter().map(view).collect();
-                let launch = Action::Launch { op, inputs, outputs: vec![view(out)] };
-                let out = view(out);
-                match kind {
-                    0 | 1 => drop(sample.push(0, Lane::Compute, launch)),
-                    2 => drop(sample.push(0, Lane::Reduce, launch)),
-                    3 => drop(sample.send(0, out, 1, 0)),
-                    4 => drop(sample.send(0, out, 2, 0)),
-                    _ => drop(sample.recv(0, out, 1, 0)),
-                }
-            }
-            sample.plan
-        })
     }
 
     proptest! {

@@ -6,6 +6,8 @@ use super::{
     Action, Arena, BufferDecl, BufferId, Held, Input, Instr, Lane, Life, LogicalTensor, Origin,
     Phase, Piece, Place, Plan, Program, Role, Tag, View,
 };
+use proptest::prelude::{Strategy, any};
+
 use crate::mesh::{Axis, Mesh, Rank, RankOrder};
 use crate::ops::elementwise::Add;
 use crate::ops::optimizer::Sgd;
@@ -122,7 +124,7 @@ pub(crate) enum Pass {
     B(u32),
 }
 
-/// The rows of GPipe: all forwards, then all backwards.
+/// The rows of `GPipe`: all forwards, then all backwards.
 pub(crate) fn gpipe(p: u32, m: u32) -> Vec<Vec<Pass>> {
     (0..p).map(|_| (0..m).map(Pass::F).chain((0..m).map(Pass::B)).collect()).collect()
 }
@@ -227,4 +229,34 @@ pub(crate) fn unit_durations(plan: &Plan, unit: u64, stages: &[u64]) -> Vec<Vec<
     };
     let rows = plan.programs.iter().enumerate();
     rows.map(|(rank, program)| program.instrs.iter().map(|i| duration(rank, i)).collect()).collect()
+}
+
+/// Any program of rank 0 over four buffers, two of which share bytes; sound only by chance.
+pub(crate) fn random_program() -> impl Strategy<Value = Plan> {
+    let view = (0u32..4, 0u32..16, 0u32..8);
+    let action = (0usize..6, view.clone(), proptest::collection::vec(view, 0..3), any::<bool>());
+    proptest::collection::vec(action, 1..60).prop_map(|actions| {
+        let mut sample = Sample::new(3);
+        // Four buffers; the second and third lie partly in each other's bytes.
+        for (index, offset) in [0, 256, 288, 640].into_iter().enumerate() {
+            sample.step(0, &format!("b{index}"), 24);
+            sample.plan.buffers[index].place = Place { arena: Arena::Step, offset };
+        }
+        for (kind, out, inputs, accumulate) in actions {
+            let view = |(buffer, offset, len)| View { buffer: BufferId(buffer), offset, len };
+            let len = out.2;
+            let op = Op::SumRanks(SumRanks { ranks: 2, own: None, len, accumulate });
+            let inputs = inputs.into_iter().map(view).collect();
+            let launch = Action::Launch { op, inputs, outputs: vec![view(out)] };
+            let out = view(out);
+            match kind {
+                0 | 1 => drop(sample.push(0, Lane::Compute, launch)),
+                2 => drop(sample.push(0, Lane::Reduce, launch)),
+                3 => drop(sample.send(0, out, 1, 0)),
+                4 => drop(sample.send(0, out, 2, 0)),
+                _ => drop(sample.recv(0, out, 1, 0)),
+            }
+        }
+        sample.plan
+    })
 }

@@ -20,7 +20,7 @@ mod parse;
 pub use parse::{TextError, parse};
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use serde::Serialize;
 
@@ -77,12 +77,18 @@ pub fn describe(plan: &Plan, rank: Rank, instr: u32) -> String {
 
 /// Prints a Plan, one instruction a line.
 pub fn print(plan: &Plan) -> String {
-    let mut text = String::new();
-    write_plan(&mut text, plan).expect("writing into a String does not fail");
-    text
+    Text(plan).to_string()
 }
 
-fn write_plan(out: &mut String, plan: &Plan) -> fmt::Result {
+struct Text<'a>(&'a Plan);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_plan(f, self.0)
+    }
+}
+
+fn write_plan(out: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
     let names = Names::new(plan);
     let mesh = plan.mesh;
     let order = word(&mesh.order);
@@ -109,13 +115,13 @@ fn write_plan(out: &mut String, plan: &Plan) -> fmt::Result {
             write!(out, "  {index} {}", instr.lane)?;
             write_action(out, &names, rank, instr)?;
             write_origin(out, instr.origin)?;
-            out.push('\n');
+            out.write_str("\n")?;
         }
     }
     Ok(())
 }
 
-fn write_piece(out: &mut String, names: &Names<'_>, piece: &Piece) -> fmt::Result {
+fn write_piece(out: &mut fmt::Formatter<'_>, names: &Names<'_>, piece: &Piece) -> fmt::Result {
     let Piece { rows, cols, flat, offset, .. } = piece;
     let (held, owned) = (word(&piece.held), if piece.owned { "owned" } else { "replica" });
     writeln!(
@@ -125,7 +131,12 @@ fn write_piece(out: &mut String, names: &Names<'_>, piece: &Piece) -> fmt::Resul
     )
 }
 
-fn write_action(out: &mut String, names: &Names<'_>, rank: Rank, instr: &Instr) -> fmt::Result {
+fn write_action(
+    out: &mut fmt::Formatter<'_>,
+    names: &Names<'_>,
+    rank: Rank,
+    instr: &Instr,
+) -> fmt::Result {
     let view = |view: &View| names.view(rank, *view);
     let hops = |hops: u32| if hops == 1 { String::new() } else { format!(" hops {hops}") };
     match &instr.action {
@@ -134,7 +145,7 @@ fn write_action(out: &mut String, names: &Names<'_>, rank: Rank, instr: &Instr) 
             for input in inputs {
                 write!(out, " {}", view(input))?;
             }
-            out.push_str(" ->");
+            out.write_str(" ->")?;
             for output in outputs {
                 write!(out, " {}", view(output))?;
             }
@@ -150,7 +161,7 @@ fn write_action(out: &mut String, names: &Names<'_>, rank: Rank, instr: &Instr) 
     }
 }
 
-fn write_origin(out: &mut String, origin: Origin) -> fmt::Result {
+fn write_origin(out: &mut fmt::Formatter<'_>, origin: Origin) -> fmt::Result {
     if origin == Origin::default() {
         return Ok(());
     }
@@ -244,7 +255,7 @@ mod tests {
     use crate::ops::attention::{Attention, Heads};
     use crate::ops::elementwise::{Fill, Scale};
     use crate::ops::{Op, reduction::SumRanks};
-    use crate::plan::sample::{Sample, one_f_one_b, pipeline};
+    use crate::plan::sample::{Sample, one_f_one_b, pipeline, random_program};
     use crate::plan::{Collective, CollectiveKind, Input, Life, Output, Phase, Role, Tag};
     use expect_test::expect;
     use proptest::prelude::*;
@@ -380,6 +391,11 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn any_program_comes_back(plan in random_program()) {
+            prop_assert_eq!(parse(&print(&plan)).unwrap(), plan);
+        }
+
         #[test]
         fn any_float_and_any_schedule_come_back(
             bits in any::<u32>(), p in 1u32..4, m in 1u32..4, start in 0u32..8, len in 0u32..8,

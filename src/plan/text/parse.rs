@@ -321,12 +321,12 @@ impl<'a> Cursor<'a> {
 
     fn number<T: FromStr>(&mut self, expected: &str) -> Read<T> {
         let start = self.clone();
-        self.token().parse().map_err(|_| start.error(expected))
+        self.token().parse().ok().ok_or_else(|| start.error(expected))
     }
 
     fn digits<T: FromStr>(&mut self, expected: &str) -> Read<T> {
         let start = self.clone();
-        self.run_of(|c| c.is_ascii_digit()).parse().map_err(|_| start.error(expected))
+        self.run_of(|c| c.is_ascii_digit()).parse().ok().ok_or_else(|| start.error(expected))
     }
 
     /// `name=number`
