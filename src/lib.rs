@@ -3,6 +3,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod units;
+pub mod random;
 pub mod shape;
 pub mod mesh;
 pub mod config;
@@ -11,3 +12,5 @@ pub mod plan;
 pub mod trace;
 pub mod planner;
 pub mod exec;
+pub mod data;
+pub mod checkpoint;
