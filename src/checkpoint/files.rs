@@ -297,7 +297,7 @@ mod tests {
         };
         let file = path.join(OPTIMIZER_FILE);
         let text = refusal(&|| {
-            fs::File::options().write(true).open(&file).unwrap().set_len(5000).unwrap()
+            fs::File::options().write(true).open(&file).unwrap().set_len(5000).unwrap();
         });
         assert!(
             text.contains("optimizer.safetensors: is cut off or no safetensors file: 5000 bytes"),

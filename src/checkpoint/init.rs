@@ -68,7 +68,7 @@ fn quantile(p: f64) -> f64 {
         -3.969683028665376e1,
         2.209460984245205e2,
         -2.759285104469687e2,
-        1.383577518672690e2,
+        1.38357751867269e2,
         -3.066479806614716e1,
         2.506628277459239,
     ];
@@ -172,7 +172,8 @@ mod tests {
         // A changed generator would silently change every experiment that names a seed.
         let name = "model.layers.0.mlp.up_proj.weight";
         let bits = [0, 1, 1000].map(|e| initial(1, &tensor(name, &[64, 64]), e, 0.02).to_bits());
-        assert_eq!(bits, [0, 0, 0]);
+        // Written by another program from the same definition.
+        assert_eq!(bits, [1_007_184_102, 3_154_531_939, 999_241_496]);
     }
 
     #[test]
