@@ -1,4 +1,4 @@
-//! A checkpoint: a folder with weights, optimizer state, the model's sizes and where training stood.
+//! A checkpoint: a folder with weights, optimizer state, sizes and where training stood.
 //!
 //! Transformers reads the folder as a model. It is written beside its place and then renamed, so a
 //! crash leaves the old one or the new one, never half of one. Batches are a function of the step,
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::weights::{self, MODEL_FILE, read_file, read_tensors, tensor_bytes};
 use super::{CheckpointError, Tensors};
-use crate::config::{Model, Scenario};
+use crate::config::{ConfigError, Model, Scenario};
 
 const OPTIMIZER_FILE: &str = "optimizer.safetensors";
 const CONFIG_FILE: &str = "config.json";
@@ -127,7 +127,7 @@ impl Checkpoint {
         let mut state = self.state.clone();
         let here = std::env::current_dir().unwrap_or_default();
         state.scenario.join_paths(&here);
-        // The scenario's own check of what TOML can hold, so that the state can be written.
+        // Says in words what TOML cannot hold: then the state can be written.
         state.scenario.to_toml()?;
         let state = toml::to_string(&state).expect("a scenario that can be written, and a step");
         let moments = MOMENTS.into_iter().zip(&self.moments).flat_map(|(prefix, moment)| {
@@ -159,7 +159,10 @@ fn read_state(path: &Path) -> Result<State, CheckpointError> {
             .into(),
     };
     let text = String::from_utf8(read_file(path)?).map_err(|error| damaged(error.to_string()))?;
-    toml::from_str(&text).map_err(|error| damaged(error.message().to_owned()))
+    let state: State =
+        toml::from_str(&text).map_err(|error| damaged(error.message().to_owned()))?;
+    ConfigError::collect(state.scenario.check())?;
+    Ok(state)
 }
 
 /// `FOLDER.part` beside `FOLDER`.

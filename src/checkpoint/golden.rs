@@ -1,7 +1,8 @@
 //! Reference cases: training runs of another program, to be held against ours.
 //!
-//! A case is a folder with a model, its initial weights, batches, settings, and what another program got
-//! from them in float64. `tests/golden/README.md` describes the files.
+//! A case is a folder with a model, its initial weights, batches, settings, and the losses,
+//! gradients and final weights that the other program got from them in float64.
+//! `tests/golden/README.md` describes the files.
 
 use std::path::Path;
 
