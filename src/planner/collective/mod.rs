@@ -142,7 +142,8 @@ pub fn all_reduce(
     });
 }
 
-/// Member `i` ends with piece `i` of the sum of all members' `data`; other pieces of `data` are scratch.
+/// Member `i` ends with piece `i` of the sum of all members' `data`; other pieces of `data` are
+/// scratch.
 ///
 /// # Cost
 /// (N−1)/N·S bytes a member.

@@ -1,4 +1,5 @@
-//! Runs the programs of a whole group on plain vectors, sends buffered, and checks results and bytes.
+//! Runs the programs of a whole group on plain vectors, sends buffered, and checks results and
+//! bytes.
 //!
 //! The few ops that collectives use are interpreted here, so that these tests stand on nothing but
 //! the meaning of a program.
