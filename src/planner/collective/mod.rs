@@ -42,9 +42,9 @@ pub struct Seat {
 pub enum Algorithm {
     /// Around a ring.
     Ring,
-    /// Halving-doubling where N is a power of two. Else all-reduce and broadcast go through a binary
-    /// tree, and reduce-scatter and all-gather are direct: for pieces of 1/N no tree has fewer
-    /// bytes or hops.
+    /// Halving-doubling where N is a power of two. Else all-reduce goes through a binary tree, and
+    /// reduce-scatter and all-gather are direct: for pieces of 1/N no tree has fewer bytes or
+    /// hops. Broadcast always goes through the binary tree.
     Tree,
     /// Inside the nodes, then across, then inside; direct where the group is not cut into nodes.
     Hierarchical,

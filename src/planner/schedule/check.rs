@@ -56,8 +56,8 @@ pub enum ScheduleFault {
     },
 }
 
-/// What is wrong with the passes of one stage; each microbatch needs one F and either one B or one I
-/// and one W.
+/// What is wrong with the passes of one stage; each microbatch needs one F and either one B or
+/// one I and one W.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("stage {stage}: {}", self.in_words())]
 pub struct PassesFault {

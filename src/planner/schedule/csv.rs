@@ -30,8 +30,8 @@ impl fmt::Display for BadCell {
         let Self { row, cell, text } = self;
         write!(
             f,
-            "row {row}, cell {cell}: `{text}` is not an action: expected stage, pass (F, B, I or W) \
-             and microbatch, as in 2F5, or a pair of them, as in (0F7;7B3)OVERLAP_F_B"
+            "row {row}, cell {cell}: `{text}` is not an action: expected stage, pass (F, B, I or \
+             W) and microbatch, as in 2F5, or a pair of them, as in (0F7;7B3)OVERLAP_F_B"
         )
     }
 }

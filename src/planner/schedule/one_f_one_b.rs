@@ -1,8 +1,8 @@
 //! 1F1B: one forward, one backward, as soon as the pipeline is full.
 //!
-//! Harlap et al., 2018 (`PipeDream`, arXiv:1806.03377), flushed at the end of a step as in Narayanan
-//! et al., 2021 (arXiv:2104.04473). Position `i` of `p` keeps the activations of at most `p − i`
-//! microbatches.
+//! Harlap et al., 2018 (`PipeDream`, arXiv:1806.03377), flushed at the end of a step as in
+//! Narayanan et al., 2021 (arXiv:2104.04473). Position `i` of `p` keeps the activations of at most
+//! `p − i` microbatches.
 
 use super::{Act, Cell, Pass, Schedule};
 
