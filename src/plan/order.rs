@@ -279,6 +279,24 @@ impl Graph {
         self.nodes.len()
     }
 
+    /// Whether every node can start some day: the step cannot hang.
+    pub fn is_acyclic(&self) -> bool {
+        let mut indegree = self.indegree.clone();
+        let mut ready: Vec<u32> =
+            (0u32..).zip(&indegree).filter(|(_, degree)| **degree == 0).map(|(id, _)| id).collect();
+        let mut ended = 0;
+        while let Some(node) = ready.pop() {
+            ended += 1;
+            for &next in self.successors(node) {
+                indegree[next as usize] -= 1;
+                if indegree[next as usize] == 0 {
+                    ready.push(next);
+                }
+            }
+        }
+        ended == self.len()
+    }
+
     /// Whether the step does nothing.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::collective::{Seat, Style, choose};
+use super::collective::{Algorithm, Seat, Style, choose};
 use super::context::{Context, Unit};
 use super::data_parallel::BucketState;
 use super::memory::{self, PlaceOptions};
@@ -10,10 +10,9 @@ use super::model::{Deferred, StageSaved};
 use super::program::RankProgram;
 use super::schedule::{Act, Cell, Pass};
 use super::{PlanError, Purpose, StepSpec};
-use crate::config::CollectiveChoice;
 use crate::mesh::{Axis, Coord, Rank};
 use crate::plan::{
-    Action, BufferId, Input, Lane, Life, Origin, Phase, Plan, Program, Role, Scalar, View, check,
+    Action, BufferId, Input, Lane, Life, Origin, Phase, Plan, Program, Role, Scalar, View, order,
 };
 use crate::shape::DType;
 
@@ -30,8 +29,8 @@ pub(super) enum Message {
     SumNorm,
     GatherWeights,
     ShareShared(u32),
-    /// The n-th bucket of a unit.
-    GatherUnit(u32),
+    /// The n-th bucket of a unit, for forward or backward.
+    GatherUnit(Pass, u32),
 }
 
 /// The id of a message or collective: unique in the step for a group of ranks.
@@ -46,10 +45,14 @@ pub(super) fn message_id(message: Message, unit: u32, microbatch: u32) -> u64 {
         Message::SumNorm => (6, 0),
         Message::GatherWeights => (7, 0),
         Message::ShareShared(number) => (8, number),
-        Message::GatherUnit(number) => (9, number),
+        Message::GatherUnit(Pass::F, number) => (9, number),
+        Message::GatherUnit(Pass::B | Pass::I | Pass::W, number) => (10, number),
     };
-    debug_assert!(number < 1 << 10 && unit < 1 << 12 && microbatch < 1 << 14);
-    kind << 36 | u64::from(number) << 26 | u64::from(unit) << 14 | u64::from(microbatch)
+    assert!(
+        number < 1 << 10 && unit < 1 << 10 && microbatch < 1 << 12,
+        "no id for {message:?} of unit {unit}, microbatch {microbatch}"
+    );
+    kind << 32 | u64::from(number) << 22 | u64::from(unit) << 12 | u64::from(microbatch)
 }
 
 /// Writes the program of one rank.
@@ -120,8 +123,11 @@ impl<'a> RankWriter<'a> {
         for (number, &act) in acts.iter().enumerate() {
             let start = u32::try_from(self.program.instrs.len()).expect("fewer than 2^32");
             self.program.cell_starts.push(start);
-            self.program.origin =
-                Origin { stage: Some(act.stage), microbatch: Some(act.microbatch), ..Origin::default() };
+            self.program.origin = Origin {
+                stage: Some(act.stage),
+                microbatch: Some(act.microbatch),
+                ..Origin::default()
+            };
             let writes_weight_gradients = |pass| matches!(pass, Pass::B | Pass::W);
             let again = acts[number + 1..]
                 .iter()
@@ -168,22 +174,26 @@ impl<'a> RankWriter<'a> {
     /// Units of this rank, in ascending order.
     pub(super) fn my_units(&self) -> Vec<Unit> {
         let stages = self.context.stages.iter().zip(&self.context.owners);
-        stages.filter(|(_, owner)| **owner == self.at.pp).flat_map(|(units, _)| units.clone()).collect()
+        stages
+            .filter(|(_, owner)| **owner == self.at.pp)
+            .flat_map(|(units, _)| units.clone())
+            .collect()
     }
 
     /// This rank's seat on an axis.
     pub(super) fn seat(&self, axis: Axis) -> Seat {
         let ranks = self.context.mesh.group(self.program.rank, axis);
-        let node = self.context.spec.layout.node_size.and_then(|size| members_of_node(&ranks, size));
+        let node =
+            self.context.spec.layout.node_size.and_then(|size| members_of_node(&ranks, size));
         Seat { me: self.at.on(axis) as usize, ranks, axis, node }
     }
 
-    fn style(&self, data: View, members: u32, lane: Lane, id: u64) -> Style {
+    fn style(&self, seat: &Seat, data: View, lane: Lane, id: u64) -> Style {
         let layout = &self.context.spec.layout;
         let bytes = u64::from(data.len) * DType::F32.size();
         let chunk_len = (layout.chunk_bytes / DType::F32.size()).clamp(1, u64::from(u32::MAX));
         Style {
-            algorithm: choose(layout.collective, bytes, members as usize, layout.node_size),
+            algorithm: choose(layout.collective, bytes, seat.ranks.len(), seat.node),
             lane,
             chunk_len: u32::try_from(chunk_len).expect("clamped"),
             id,
@@ -191,13 +201,13 @@ impl<'a> RankWriter<'a> {
     }
 
     /// How tensor-parallel collectives run.
-    pub(super) fn tp_style(&self, data: View, id: u64) -> Style {
-        self.style(data, self.context.mesh.tp, Lane::Compute, id)
+    pub(super) fn tp_style(&self, seat: &Seat, data: View, id: u64) -> Style {
+        self.style(seat, data, Lane::Compute, id)
     }
 
     /// How gradient and weight collectives run.
-    pub(super) fn dp_style(&self, data: View, id: u64) -> Style {
-        self.style(data, self.context.mesh.dp, self.dp_lane(), id)
+    pub(super) fn dp_style(&self, seat: &Seat, data: View, id: u64) -> Style {
+        self.style(seat, data, self.dp_lane(), id)
     }
 
     /// Where the additions of gradient collectives run.
@@ -207,8 +217,7 @@ impl<'a> RankWriter<'a> {
 
     /// How the step's scalars are summed: always in rank order.
     pub(super) fn scalar_style(&self, id: u64) -> Style {
-        let algorithm = choose(CollectiveChoice::Direct, 4, 2, None);
-        Style { algorithm, lane: Lane::Compute, chunk_len: 1, id }
+        Style { algorithm: Algorithm::Direct, lane: Lane::Compute, chunk_len: 1, id }
     }
 
     /// Runs `write` with the origin's phase set.
@@ -247,7 +256,7 @@ pub(super) fn plan_step(spec: &StepSpec) -> Result<Plan, PlanError> {
     let programs: Vec<RankProgram> =
         context.mesh.ranks().map(|rank| RankWriter::new(&context, rank).write()).collect();
     let plan = join(&context, programs.clone(), PlaceOptions::default());
-    if check::has_cycle(&plan) {
+    if !order::graph(&plan, &order::derive(&plan)).is_acyclic() {
         // A receive would wait for memory that is freed only after a later message: give messages
         // memory of their own.
         return Ok(join(&context, programs, PlaceOptions { exclusive_messages: true }));

@@ -14,6 +14,7 @@ use std::ops::Range;
 use super::build::{Message, RankWriter, message_id};
 use super::collective::{self, Into, Seat};
 use super::context::{Context, Unit};
+use super::schedule::Pass;
 use super::tensor_parallel::{Shard, Weight, key_head_holders, key_heads, shards};
 use crate::config::{OptimizerKind, ZeroStage};
 use crate::mesh::{Axis, Coord, Rank};
@@ -91,7 +92,8 @@ pub(super) fn all_buckets(context: &Context<'_>) -> Buckets {
     let mut all = Buckets::new();
     for pp in 0..context.mesh.pp {
         let groups = groups(context, pp);
-        let local_table = groups.iter().position(|(units, take)| units[0] == 0 && *take == Take::Table);
+        let local_table =
+            groups.iter().position(|(units, take)| units[0] == 0 && *take == Take::Table);
         for tp in 0..context.mesh.tp {
             let buckets = groups.iter().map(|(units, take)| {
                 let is_table = *take == Take::Table;
@@ -183,13 +185,20 @@ fn lay_out(context: &Context<'_>, units: &[Unit], take: Take, tp: u32) -> Bucket
 
 type Position = (u32, u32);
 
-fn shared_of(context: &Context<'_>, all: &Buckets, (pp, tp): Position, index: usize) -> Vec<Shared> {
+fn shared_of(
+    context: &Context<'_>,
+    all: &Buckets,
+    (pp, tp): Position,
+    index: usize,
+) -> Vec<Shared> {
     let bucket = &all[&(pp, tp)][index];
     let mut shared = Vec::new();
     if bucket.norm_len > 0 && context.mesh.tp > 1 {
         shared.push(Shared {
             range: 0..bucket.norm_len,
-            members: (0..context.mesh.tp).map(|tp| Member { tp, pp, bucket: index, start: 0 }).collect(),
+            members: (0..context.mesh.tp)
+                .map(|tp| Member { tp, pp, bucket: index, start: 0 })
+                .collect(),
             axis: Axis::Tp,
             partial: context.sequence_parallel,
         });
@@ -323,15 +332,18 @@ impl<'a> RankWriter<'a> {
                     ZeroStage::Zero0 | ZeroStage::Zero1 | ZeroStage::Zero2 => &whole,
                 };
                 let role = Role::Weights;
-                state.weights =
-                    Some(self.declare_held(format!("w.{index}"), role, (index, stored), Held::Weight));
+                state.weights = Some(self.declare_held(
+                    format!("w.{index}"),
+                    role,
+                    (index, stored),
+                    Held::Weight,
+                ));
                 if self.context.spec.training.optimizer == OptimizerKind::AdamW {
                     let mut moment = |name: &str, held| {
                         let label = format!("{name}.{index}");
                         self.declare_held(label, Role::Optimizer, (index, &shard), held)
                     };
-                    state.moments =
-                        Some([moment("m", Held::Moment1), moment("v", Held::Moment2)]);
+                    state.moments = Some([moment("m", Held::Moment1), moment("v", Held::Moment2)]);
                 }
             }
             self.states.push(state);
@@ -443,7 +455,8 @@ impl<'a> RankWriter<'a> {
         let (index, range) = self.find(unit, first, len);
         let index = self.my_buckets()[index].alias_of.unwrap_or(index);
         let whole = if self.context.zero == ZeroStage::Zero3 {
-            let gathered = self.gathered.iter().find(|(of, bucket, _)| (*of, *bucket) == (unit, index));
+            let gathered =
+                self.gathered.iter().find(|(of, bucket, _)| (*of, *bucket) == (unit, index));
             gathered.expect("weights are gathered before they are used").2
         } else {
             self.states[index].weights.expect("only an alias has no weights")
@@ -518,7 +531,8 @@ impl<'a> RankWriter<'a> {
         let gradient = self.states[index].gradient.expect("a training step");
         let pieces = parts(bucket.len(), self.context.mesh.dp);
         let id = message_id(Message::ReduceGradient, index_u32(index), 0);
-        let (seat, style) = (self.seat(Axis::Dp), self.dp_style(gradient, id));
+        let seat = self.seat(Axis::Dp);
+        let style = self.dp_style(&seat, gradient, id);
         self.in_phase(Phase::GradReduce, |writer| {
             let program = &mut writer.program;
             if writer.context.zero == ZeroStage::Zero0 {
@@ -540,7 +554,8 @@ impl<'a> RankWriter<'a> {
         let pieces = parts(bucket.len(), self.context.mesh.dp);
         let microbatch = self.program.origin.microbatch.unwrap_or_default();
         let id = message_id(Message::ReduceGradient, index_u32(index), microbatch);
-        let (seat, style) = (self.seat(Axis::Dp), self.dp_style(data, id));
+        let seat = self.seat(Axis::Dp);
+        let style = self.dp_style(&seat, data, id);
         self.in_phase(Phase::GradReduce, |writer| {
             collective::reduce_scatter(&mut writer.program, &seat, style, data, &pieces, into);
         });
@@ -571,7 +586,7 @@ impl<'a> RankWriter<'a> {
                 let start = if sharded { self.shard_of(bucket).start } else { 0 };
                 let view = gradient.slice(shift(&range, start));
                 let id = message_id(Message::SumShared(number), index_u32(index), segment);
-                let style = self.dp_style(view, id);
+                let style = self.dp_style(&seat, view, id);
                 let pieces = parts(view.len, u32::try_from(seat.ranks.len()).expect("few"));
                 self.in_phase(Phase::GradReduce, |writer| {
                     collective::all_reduce(&mut writer.program, &seat, style, view, &pieces);
@@ -592,12 +607,18 @@ impl<'a> RankWriter<'a> {
             let bucket = &self.context.buckets(member.pp, member.tp)[member.bucket];
             let start = narrow(&(member.start..member.start)).start;
             let all = start..start + len;
-            parts(bucket.len(), dp).iter().map(|p| shift(&intersect(&clamp(p, &all), &all), start)).collect()
+            parts(bucket.len(), dp)
+                .iter()
+                .map(|p| shift(&intersect(&clamp(p, &all), &all), start))
+                .collect()
         };
         let cuts: Vec<Vec<Range<u32>>> = if sharded {
             shared.members.iter().map(shards_of).collect()
         } else {
-            vec![(0..dp).map(|d| if d == self.at.dp { 0..len } else { 0..0 }).collect(); shared.members.len()]
+            vec![
+                (0..dp).map(|d| if d == self.at.dp { 0..len } else { 0..0 }).collect();
+                shared.members.len()
+            ]
         };
         let mut edges: Vec<u32> = cuts.iter().flatten().flat_map(|r| [r.start, r.end]).collect();
         edges.sort_unstable();
@@ -609,7 +630,8 @@ impl<'a> RankWriter<'a> {
                 .iter()
                 .zip(&cuts)
                 .map(|(member, cuts)| {
-                    let holds = |r: &Range<u32>| r.start <= edge[0] && edge[1] <= r.end && !r.is_empty();
+                    let holds =
+                        |r: &Range<u32>| r.start <= edge[0] && edge[1] <= r.end && !r.is_empty();
                     let d = cuts.iter().position(holds).expect("shards cover the bucket");
                     let at = Coord { dp: index_u32(d), tp: member.tp, pp: member.pp };
                     self.context.rank(at)
@@ -701,7 +723,8 @@ impl<'a> RankWriter<'a> {
         let bucket = &self.my_buckets()[index];
         let state = &self.states[index];
         let mine = self.updated_range(bucket);
-        let [weights, gradient] = [state.weights, state.gradient].map(|view| view.expect("trained"));
+        let [weights, gradient] =
+            [state.weights, state.gradient].map(|view| view.expect("trained"));
         let moments = state.moments;
         // Norms are not decayed; received ranges are left out.
         let norm_len = narrow(&(0..bucket.norm_len)).end;
@@ -761,7 +784,8 @@ impl<'a> RankWriter<'a> {
         if matches!(zero, ZeroStage::Zero1 | ZeroStage::Zero2) {
             let pieces = parts(bucket.len(), dp);
             let id = message_id(Message::GatherWeights, index_u32(index), 0);
-            let (seat, style) = (self.seat(Axis::Dp), self.dp_style(weights, id));
+            let seat = self.seat(Axis::Dp);
+            let style = self.dp_style(&seat, weights, id);
             collective::all_gather(&mut self.program, &seat, style, weights, &pieces);
         }
         if !self.context.mixed_devices {
@@ -774,13 +798,14 @@ impl<'a> RankWriter<'a> {
                 let start = if sharded { self.shard_of(bucket).start } else { 0 };
                 let view = weights.slice(shift(&range, start));
                 let id = message_id(Message::ShareShared(number), index_u32(index), segment);
-                let style = self.dp_style(view, id);
+                let style = self.dp_style(&seat, view, id);
                 collective::broadcast(&mut self.program, &seat, style, view);
             }
         }
         if zero == ZeroStage::Zero0 && dp > 1 {
             let id = message_id(Message::GatherWeights, index_u32(index), 0);
-            let (seat, style) = (self.seat(Axis::Dp), self.dp_style(weights, id));
+            let seat = self.seat(Axis::Dp);
+            let style = self.dp_style(&seat, weights, id);
             collective::broadcast(&mut self.program, &seat, style, weights);
         }
     }
@@ -808,7 +833,7 @@ impl<'a> RankWriter<'a> {
     }
 
     /// ZeRO 3: gathers the weights of a unit into the slot whose turn it is. Nothing to do else.
-    pub(super) fn gather_weights(&mut self, unit: Unit) {
+    pub(super) fn gather_weights(&mut self, unit: Unit, pass: Pass) {
         let Some(slots) = self.slots else { return };
         let turn = self.gather_count % 2;
         self.gather_count += 1;
@@ -821,8 +846,10 @@ impl<'a> RankWriter<'a> {
             start += bucket.len();
             let stored = self.states[index].weights.expect("an alias was resolved");
             let pieces = parts(bucket.len(), self.context.mesh.dp);
-            let id = message_id(Message::GatherUnit(number), unit, index_u32(self.gather_count));
-            let (seat, style) = (self.seat(Axis::Dp), self.dp_style(view, id));
+            let microbatch = self.program.origin.microbatch.unwrap_or_default();
+            let id = message_id(Message::GatherUnit(pass, number), unit, microbatch);
+            let seat = self.seat(Axis::Dp);
+            let style = self.dp_style(&seat, view, id);
             let mine = view.slice(self.shard_of(bucket));
             self.in_phase(Phase::WeightGather, |writer| {
                 writer.copy_on(Lane::Reduce, stored, mine);

@@ -77,7 +77,9 @@ pub enum PlanError {
         fits: Vec<String>,
     },
     /// A dimension has fewer elements than there are tensor ranks.
-    #[error("{size} {what} cannot be split over {tp} tensor ranks: each needs at least one. Use tp ≤ {size}")]
+    #[error(
+        "{size} {what} cannot be split over {tp} tensor ranks: each needs at least one. Use tp ≤ {size}"
+    )]
     TooNarrow {
         /// Which dimension.
         what: &'static str,
@@ -115,7 +117,9 @@ pub enum PlanError {
         units: u32,
     },
     /// A schedule that knows only one stage a position.
-    #[error("schedule {schedule} has one stage a pipeline position, but {chunks} chunks are asked for. Use chunks 1, or a schedule file")]
+    #[error(
+        "schedule {schedule} has one stage a pipeline position, but {chunks} chunks are asked for. Use chunks 1, or a schedule file"
+    )]
     Chunks {
         /// The schedule.
         schedule: String,
@@ -123,7 +127,9 @@ pub enum PlanError {
         chunks: u32,
     },
     /// Given stage sizes do not fit.
-    #[error("stage sizes {given:?} do not cut {units} units into {stages} stages of at least one unit. Give {stages} sizes that add up to {units}")]
+    #[error(
+        "stage sizes {given:?} do not cut {units} units into {stages} stages of at least one unit. Give {stages} sizes that add up to {units}"
+    )]
     StageUnits {
         /// What was given.
         given: Vec<u32>,
@@ -133,7 +139,9 @@ pub enum PlanError {
         units: u32,
     },
     /// A schedule file cannot be read.
-    #[error("schedule {path}: {why}. Use a table of cells like 0F0,0F1,0B0, one row a pipeline position")]
+    #[error(
+        "schedule {path}: {why}. Use a table of cells like 0F0,0F1,0B0, one row a pipeline position"
+    )]
     ScheduleFile {
         /// The file.
         path: String,
@@ -141,7 +149,9 @@ pub enum PlanError {
         why: String,
     },
     /// A schedule has another number of rows than there are pipeline positions.
-    #[error("the schedule has {rows} rows, but there are {positions} pipeline positions. Use pp {rows}")]
+    #[error(
+        "the schedule has {rows} rows, but there are {positions} pipeline positions. Use pp {rows}"
+    )]
     ScheduleRows {
         /// Rows of the table.
         rows: usize,
@@ -155,10 +165,14 @@ pub enum PlanError {
         faults: Vec<String>,
     },
     /// Hierarchical collectives without nodes.
-    #[error("hierarchical collectives need to know how many ranks a node has. Give a node size, or use ring, tree or direct")]
+    #[error(
+        "hierarchical collectives need to know how many ranks a node has. Give a node size, or use ring, tree or direct"
+    )]
     NoNodeSize,
     /// A tensor is larger than a view can address.
-    #[error("{what} of one rank has {elements} elements, more than 4,294,967,295. Use a larger tp, or fewer rows in a microbatch")]
+    #[error(
+        "{what} of one rank has {elements} elements, more than 4,294,967,295. Use a larger tp, or fewer rows in a microbatch"
+    )]
     TooLarge {
         /// Which tensor.
         what: &'static str,

@@ -86,9 +86,7 @@ enum WeightKernel {
 impl WeightKernel {
     fn op(self, accumulate: bool) -> Op {
         match self {
-            Self::Matmul { m, n, k } => {
-                Op::Matmul(Matmul { form: Form::Tn, m, n, k, accumulate })
-            }
+            Self::Matmul { m, n, k } => Op::Matmul(Matmul { form: Form::Tn, m, n, k, accumulate }),
             Self::Norm { rows, dim } => {
                 Op::RmsNormGradWeight(RmsNormGradWeight { rows, dim, accumulate })
             }
@@ -197,7 +195,7 @@ impl RankWriter<'_> {
         let sizes = self.sizes(act.microbatch);
         let mut saved = StageSaved::default();
         self.program.origin.phase = Phase::Forward;
-        self.gather_weights(units.start);
+        self.gather_weights(units.start, act.pass);
         let mut x = (units.start != 0).then(|| {
             let len = sizes.local_rows * sizes.d;
             self.take_over(act, act.stage - 1, |writer| writer.activation("x", len))
@@ -205,7 +203,7 @@ impl RankWriter<'_> {
         for unit in units.clone() {
             self.enter(Phase::Forward, unit);
             if unit + 1 < units.end {
-                self.gather_weights(unit + 1);
+                self.gather_weights(unit + 1, act.pass);
             }
             if unit == 0 {
                 x = Some(self.forward_embedding(&mut saved, sizes));
@@ -381,7 +379,7 @@ impl RankWriter<'_> {
         self.program.launch(op, &[logits, labels], &[mine]);
         if slices > 1 {
             let (seat, id) = (self.seat(Axis::Tp), self.site(Pass::F, unit, site::SUM_1));
-            let style = self.tp_style(stats, id);
+            let style = self.tp_style(&seat, stats, id);
             collective::all_gather(&mut self.program, &seat, style, stats, &pieces);
         }
         let merged = self.activation("loss_merged", rows * 2);
@@ -414,7 +412,7 @@ impl RankWriter<'_> {
             .remove(&(act.stage, act.microbatch))
             .expect("a checked schedule runs forward first");
         self.program.origin.phase = phase;
-        self.gather_weights(units.end - 1);
+        self.gather_weights(units.end - 1, act.pass);
         let mut d_x = (units.end <= self.context.head()).then(|| {
             let len = sizes.local_rows * sizes.d;
             self.take_over(act, act.stage + 1, |writer| writer.activation("d_x", len))
@@ -422,7 +420,7 @@ impl RankWriter<'_> {
         for unit in units.clone().rev() {
             self.enter(phase, unit);
             if unit > units.start {
-                self.gather_weights(unit - 1);
+                self.gather_weights(unit - 1, act.pass);
             }
             if unit == self.context.head() {
                 let head = saved.head.take().expect("forward kept the head");
@@ -580,7 +578,8 @@ impl RankWriter<'_> {
             kept.attention = Some(self.attention(kept.qkv, sizes));
         }
         if kept.y_post.is_none() {
-            kept.y_post = Some(self.norm(unit, Weight::PostNorm, kept.x_mid, sizes, "norm_post")[0]);
+            kept.y_post =
+                Some(self.norm(unit, Weight::PostNorm, kept.x_mid, sizes, "norm_post")[0]);
         }
         if kept.act.is_none() {
             kept.act = Some(self.swiglu(kept.gate_up, sizes));

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::build::{Message, RankWriter, message_id};
+use super::collective::message_tag;
 use super::context::Unit;
 use super::schedule::{self, Act, Cell, Pass, Schedule};
 use super::{PlanError, Purpose, StepSpec};
@@ -14,9 +15,7 @@ use crate::plan::{Collective, CollectiveKind, Tag, View};
 ///
 /// # Errors
 /// If there are more stages than units, given sizes do not add up, or the schedule is faulty.
-pub(super) fn stages(
-    spec: &StepSpec,
-) -> Result<(Schedule, Vec<Range<Unit>>, Vec<u32>), PlanError> {
+pub(super) fn stages(spec: &StepSpec) -> Result<(Schedule, Vec<Range<Unit>>, Vec<u32>), PlanError> {
     let layout = &spec.layout;
     let (positions, microbatches) = (layout.pp, layout.microbatches);
     let mut table = match (&layout.schedule, layout.chunks) {
@@ -24,7 +23,7 @@ pub(super) fn stages(
         (ScheduleName::OneFOneB, 1) => schedule::one_f_one_b::one_f_one_b(positions, microbatches),
         (ScheduleName::File(path), _) => read_schedule(path)?,
         (name, chunks) => {
-            return Err(PlanError::Chunks { schedule: name.to_string(), chunks });
+            return Err(PlanError::Chunks { schedule: format!("{name:?}"), chunks });
         }
     };
     let stage_count = match layout.schedule {
@@ -68,7 +67,8 @@ pub(super) fn stages(
 }
 
 fn read_schedule(path: &std::path::Path) -> Result<Schedule, PlanError> {
-    let unreadable = |why: String| PlanError::ScheduleFile { path: path.display().to_string(), why };
+    let unreadable =
+        |why: String| PlanError::ScheduleFile { path: path.display().to_string(), why };
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
     schedule::csv::parse(&text).map_err(|error| unreadable(error.to_string()))
 }
@@ -178,7 +178,7 @@ impl RankWriter<'_> {
 
     fn hand_over_tag(&self, forward: bool, to: u32, microbatch: u32) -> Tag {
         let purpose = if forward { Message::HandForward } else { Message::HandBackward };
-        Tag(message_id(purpose, to, microbatch) << super::collective::TAG_BITS)
+        message_tag(message_id(purpose, to, microbatch), 0, 0)
     }
 
     fn as_point_to_point(&mut self, tag: Tag, push: impl FnOnce(&mut Self)) {

@@ -11,7 +11,7 @@ use crate::plan::{
 use crate::shape::DType;
 
 /// The program of one rank under construction.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RankProgram {
     /// Whose program it is.
     pub rank: Rank,

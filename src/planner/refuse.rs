@@ -32,7 +32,11 @@ pub(super) fn check_sizes(spec: &StepSpec) -> Result<(), PlanError> {
         }
     }
     if layout.sequence_parallel && training.seq < tp {
-        return Err(PlanError::TooNarrow { what: "positions of the sequence", size: training.seq, tp });
+        return Err(PlanError::TooNarrow {
+            what: "positions of the sequence",
+            size: training.seq,
+            tp,
+        });
     }
     let fewest = part(training.batch, layout.dp, layout.dp - 1);
     let rows = fewest.end - fewest.start;
@@ -40,7 +44,9 @@ pub(super) fn check_sizes(spec: &StepSpec) -> Result<(), PlanError> {
         let (batch, dp, microbatches) = (training.batch, layout.dp, layout.microbatches);
         return Err(PlanError::TooFewRows { batch, dp, rows, microbatches });
     }
-    if layout.collective == CollectiveChoice::Hierarchical && layout.node_size.is_none_or(|n| n == 0) {
+    if layout.collective == CollectiveChoice::Hierarchical
+        && layout.node_size.is_none_or(|n| n == 0)
+    {
         return Err(PlanError::NoNodeSize);
     }
     Ok(())

@@ -162,7 +162,8 @@ impl RankWriter<'_> {
     /// without sequence parallel.
     pub(super) fn gather_sequence(&mut self, whole: View, batch: u32, id: u64) {
         if self.context.sequence_parallel {
-            let (seat, style) = (self.tp_seat(), self.tp_style(whole, id));
+            let seat = self.tp_seat();
+            let style = self.tp_style(&seat, whole, id);
             let pieces = self.sequence_pieces(batch);
             collective::all_gather(&mut self.program, &seat, style, whole, &pieces);
         }
@@ -172,14 +173,15 @@ impl RankWriter<'_> {
     /// Returns the part that this rank goes on with.
     pub(super) fn sum_partials(&mut self, partial: View, batch: u32, id: u64) -> View {
         if self.context.mesh.tp > 1 {
-            let (seat, style) = (self.tp_seat(), self.tp_style(partial, id));
-            let program = &mut self.program;
+            let seat = self.tp_seat();
+            let style = self.tp_style(&seat, partial, id);
             if self.context.sequence_parallel {
-                let pieces = self.sequence_pieces(batch);
-                collective::reduce_scatter(program, &seat, style, partial, &pieces, Into::Place);
+                let (pieces, into) = (self.sequence_pieces(batch), Into::Place);
+                let program = &mut self.program;
+                collective::reduce_scatter(program, &seat, style, partial, &pieces, into);
             } else {
                 let pieces = crate::shape::parts(partial.len, self.context.mesh.tp);
-                collective::all_reduce(program, &seat, style, partial, &pieces);
+                collective::all_reduce(&mut self.program, &seat, style, partial, &pieces);
             }
         }
         self.local_part(partial, batch)

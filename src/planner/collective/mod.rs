@@ -109,13 +109,13 @@ pub fn choose(
 /// The tag of a message: collective (or any other id unique on the axis), step, chunk.
 ///
 /// # Panics
-/// If a part does not fit: 2^32 ids, 2^12 steps, 2^20 chunks.
+/// If a part does not fit: 2^36 ids, 2^12 steps, 2^16 chunks.
 pub fn message_tag(id: u64, step: usize, chunk: usize) -> Tag {
     assert!(
-        id < 1 << 32 && step < 1 << 12 && chunk < 1 << 20,
+        id < 1 << 36 && step < 1 << 12 && chunk < 1 << 16,
         "a tag has no room for id {id}, step {step}, chunk {chunk}"
     );
-    Tag(id << 32 | (step as u64) << 20 | chunk as u64)
+    Tag(id << 28 | (step as u64) << 16 | chunk as u64)
 }
 
 /// Everyone ends with the sum of all members' `data`, in place.
