@@ -1,0 +1,128 @@
+//! Goal: the bytes of a Plan equal textbook formulas that are written here, independently of the
+//! planner. Method: sum the sends of drawn Plans by axis and rank and compare exactly.
+
+use std::collections::BTreeMap;
+
+use shardlab::config::{Recompute, ZeroStage};
+use shardlab::mesh::Axis;
+use shardlab::plan::{Action, Lane, Plan};
+use shardlab::planner::{StepSpec, plan_step};
+
+use crate::layouts::draw_spec;
+
+/// Bytes sent by all ranks, by axis.
+fn sent(plan: &Plan) -> BTreeMap<Axis, u64> {
+    let mut bytes: BTreeMap<Axis, u64> = Axis::ALL.map(|axis| (axis, 0)).into();
+    for instr in plan.programs.iter().flat_map(|program| &program.instrs) {
+        if let (Lane::Out(axis, _), Action::Send { view, .. }) = (instr.lane, &instr.action) {
+            *bytes.get_mut(&axis).unwrap() += plan.view_bytes(*view).0;
+        }
+    }
+    bytes
+}
+
+/// Sizes `total` cut into `parts`, the first ones larger: written again on purpose.
+fn cut(total: u64, parts: u64) -> Vec<u64> {
+    (0..parts).map(|i| total / parts + u64::from(i < total % parts)).collect()
+}
+
+/// Elements of the parameters that each tensor-parallel rank holds of each unit (embedding,
+/// layers…, head), tied table not repeated at the head; and of the key and value heads that
+/// several ranks hold, Σ over ranks of (holders − 1)·2 / holders.
+struct Sizes {
+    table: Vec<u64>,
+    layer: Vec<u64>,
+    norms: u64,
+    /// Σ over key heads with h holders of 2(h−1) heads' weights, key and value, per layer.
+    shared_kv: u64,
+}
+
+fn sizes(spec: &StepSpec) -> Sizes {
+    let (model, tp) = (&spec.model, u64::from(spec.layout.tp));
+    let d = u64::from(model.hidden_size);
+    let k = u64::from(model.head_dim);
+    let (heads, kv) = (u64::from(model.num_attention_heads), u64::from(model.num_key_value_heads));
+    let per_rank = heads / tp;
+    let group = heads / kv;
+    let kv_of = |t: u64| {
+        let (first, last) = (t * per_rank, (t + 1) * per_rank - 1);
+        first / group..last / group + 1
+    };
+    let ffn = cut(u64::from(model.intermediate_size), tp);
+    let layer = (0..tp)
+        .map(|t| {
+            let kv_heads = kv_of(t).count() as u64;
+            2 * d + 2 * per_rank * k * d + 2 * kv_heads * k * d + 3 * ffn[t as usize] * d
+        })
+        .collect();
+    let holders = |head: u64| (0..tp).filter(|&t| kv_of(t).contains(&head)).count() as u64;
+    let shared_kv = (0..kv).map(|head| 2 * (holders(head) - 1) * 2 * k * d).sum();
+    let table = cut(u64::from(model.vocab_size), tp).iter().map(|rows| rows * d).collect();
+    Sizes { table, layer, norms: d, shared_kv }
+}
+
+/// The formulas of the design, in elements over all ranks.
+fn formula(spec: &StepSpec) -> BTreeMap<Axis, u64> {
+    let (model, layout, training) = (&spec.model, &spec.layout, &spec.training);
+    let [dp, tp, pp] = [layout.dp, layout.tp, layout.pp].map(u64::from);
+    let layers = u64::from(model.num_hidden_layers);
+    let m = u64::from(layout.microbatches);
+    let (d, tokens) = (u64::from(model.hidden_size), u64::from(training.batch * training.seq));
+    let Sizes { table, layer, norms, shared_kv } = sizes(spec);
+    let tied = model.tie_word_embeddings;
+    let zero = if dp == 1 { ZeroStage::Zero0 } else { layout.zero };
+    let sharded_gradients = matches!(zero, ZeroStage::Zero2 | ZeroStage::Zero3);
+
+    // Tensor parallel: 2 all-reduces of b·s·h forward and 2 backward a layer, 2 more with full
+    // recompute, 1 for the embedding, 1 for the head's backward; 3 floats a row gathered for the
+    // loss. Sequence parallel moves the same bytes. All microbatches and replicas together see all
+    // tokens.
+    let full = u64::from(layout.recompute == Recompute::Full);
+    let per_token = (4 + 2 * full) * layers * d + 2 * d;
+    let mut tensor = 2 * (tp - 1) * per_token * tokens + tp * (tp - 1) * 3 * tokens;
+    // Once a step and replica (or over the shards of a replica): norms under sequence parallel,
+    // and key heads that several ranks hold.
+    let sequence = u64::from(layout.sequence_parallel && tp > 1);
+    let replicas = if sharded_gradients { 1 } else { dp };
+    tensor += replicas * sequence * 2 * (tp - 1) * (2 * layers + 1) * norms;
+    tensor += replicas * layers * shared_kv;
+    // The squared norm: one float over each axis.
+    let world = dp * tp * pp;
+    let scalar = |n: u64| world / n * 2 * (n - 1);
+    tensor += scalar(tp);
+
+    // Pipeline: b·s·h a boundary and direction; every tensor rank sends its own whole copy, or its
+    // part under sequence parallel.
+    let copies = if sequence == 1 { 1 } else { tp };
+    let mut pipeline = 2 * (pp - 1) * tokens * d * copies + scalar(pp);
+    if tied && pp > 1 {
+        pipeline += replicas * 2 * table.iter().sum::<u64>();
+    }
+
+    // Data parallel: Ψ of a position; a tied table counts at both stages, and where both are one
+    // it has two gradient accumulators but one set of weights.
+    let all = |weights_of_head: u64| -> u64 {
+        let table: u64 = table.iter().sum();
+        layers * layer.iter().sum::<u64>() + table * (1 + weights_of_head) + tp * norms
+    };
+    let untied = u64::from(!tied);
+    let weights = all(untied.max(u64::from(pp > 1)));
+    let accumulators = all(1);
+    let data = (dp - 1)
+        * match zero {
+            ZeroStage::Zero0 | ZeroStage::Zero1 => 2 * weights,
+            ZeroStage::Zero2 => m * accumulators + weights,
+            ZeroStage::Zero3 => 3 * m * accumulators,
+        }
+        + scalar(dp);
+    BTreeMap::from([(Axis::Dp, 4 * data), (Axis::Tp, 4 * tensor), (Axis::Pp, 4 * pipeline)])
+}
+
+#[test]
+fn bytes_of_drawn_plans_equal_the_formulas() {
+    for seed in 0..400 {
+        let spec = draw_spec(seed, 16);
+        let plan = plan_step(&spec).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(sent(&plan), formula(&spec), "seed {seed}: {:?} {:?}", spec.layout, spec.model);
+    }
+}

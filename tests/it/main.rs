@@ -1,0 +1,5 @@
+//! Integration tests: each module opens with its goal and its method.
+
+mod formulas;
+mod interpreter;
+mod layouts;
