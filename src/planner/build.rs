@@ -24,7 +24,7 @@ pub(super) enum Message {
     /// The n-th tensor-parallel collective of a unit and pass.
     Tensor(Pass, u32),
     ReduceGradient,
-    /// The n-th shared range of a bucket.
+    /// The n-th segment of a shared range of a bucket.
     SumShared(u32),
     SumNorm,
     GatherWeights,

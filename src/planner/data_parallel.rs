@@ -48,6 +48,8 @@ pub(super) struct Shared {
     pub(super) axis: Axis,
     /// Whether each holder has only a part of the gradient, so that it must be summed.
     pub(super) partial: bool,
+    /// Tells the shared ranges of a bucket apart, the same for all its holders.
+    pub(super) key: u32,
 }
 
 /// A holder of a shared range.
@@ -201,12 +203,12 @@ fn shared_of(
                 .collect(),
             axis: Axis::Tp,
             partial: context.sequence_parallel,
+            key: 0,
         });
     }
-    for entry in &bucket.entries {
-        if matches!(entry.shard.weight, Weight::K | Weight::V) {
-            shared.extend(shared_key_heads(context, all, entry, (pp, tp), index));
-        }
+    let is_kv = |entry: &&Entry| matches!(entry.shard.weight, Weight::K | Weight::V);
+    for (matrix, entry) in (0..).zip(bucket.entries.iter().filter(is_kv)) {
+        shared.extend(shared_key_heads(context, all, (matrix, entry), (pp, tp), index));
     }
     if bucket.waits_for_other_stage {
         // The table of the embedding and its copy at the head, alone in a bucket each.
@@ -221,6 +223,7 @@ fn shared_of(
             members: vec![member(0), member(context.head())],
             axis: Axis::Pp,
             partial: true,
+            key: 0,
         });
     }
     shared
@@ -230,7 +233,7 @@ fn shared_of(
 fn shared_key_heads(
     context: &Context<'_>,
     all: &Buckets,
-    entry: &Entry,
+    (matrix, entry): (u32, &Entry),
     (pp, tp): Position,
     index: usize,
 ) -> Vec<Shared> {
@@ -259,6 +262,7 @@ fn shared_key_heads(
                     .collect(),
                 axis: Axis::Tp,
                 partial: true,
+                key: 1 + matrix * context.model().num_key_value_heads + head,
             });
         }
         head += count;
@@ -581,11 +585,11 @@ impl<'a> RankWriter<'a> {
         let bucket = &self.my_buckets()[index];
         let sharded = self.reduces_every_microbatch();
         let gradient = self.states[index].gradient.expect("a training step");
-        for (number, shared) in (0..).zip(&bucket.shared).filter(|(_, shared)| shared.partial) {
+        for shared in bucket.shared.iter().filter(|shared| shared.partial) {
             for (segment, (seat, range)) in (0..).zip(self.segments(shared, sharded)) {
                 let start = if sharded { self.shard_of(bucket).start } else { 0 };
                 let view = gradient.slice(shift(&range, start));
-                let id = message_id(Message::SumShared(number), index_u32(index), segment);
+                let id = message_id(Message::SumShared(segment), shared.number(index), shared.key);
                 let style = self.dp_style(&seat, view, id);
                 let pieces = parts(view.len, u32::try_from(seat.ranks.len()).expect("few"));
                 self.in_phase(Phase::GradReduce, |writer| {
@@ -793,11 +797,12 @@ impl<'a> RankWriter<'a> {
         }
         let sharded = zero == ZeroStage::Zero3;
         let first_replica = zero != ZeroStage::Zero0 || self.at.dp == 0;
-        for (number, shared) in (0..).zip(&bucket.shared).filter(|_| first_replica) {
+        for shared in bucket.shared.iter().filter(|_| first_replica) {
             for (segment, (seat, range)) in (0..).zip(self.segments(shared, sharded)) {
                 let start = if sharded { self.shard_of(bucket).start } else { 0 };
                 let view = weights.slice(shift(&range, start));
-                let id = message_id(Message::ShareShared(number), index_u32(index), segment);
+                let id =
+                    message_id(Message::ShareShared(segment), shared.number(index), shared.key);
                 let style = self.dp_style(&seat, view, id);
                 collective::broadcast(&mut self.program, &seat, style, view);
             }
@@ -871,6 +876,14 @@ impl<'a> RankWriter<'a> {
             let counted = self.at.tp == 0;
             self.loss_sum = Some(output("loss_sum", Output::LossSum { counted }));
         }
+    }
+}
+
+impl Shared {
+    /// A number for the bucket `index` on which all holders agree: the positions of the pipeline
+    /// number their buckets each for itself, and share nothing but the tied table.
+    fn number(&self, index: usize) -> u32 {
+        if self.axis == Axis::Pp { 0 } else { index_u32(index) }
     }
 }
 

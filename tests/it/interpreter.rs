@@ -183,14 +183,14 @@ impl<'a> Interpreter<'a> {
                 break;
             }
         }
-        for (rank, program) in self.plan.programs.iter().enumerate() {
-            assert_eq!(
-                at[rank],
-                program.instrs.len(),
-                "rank {rank} waits: {:?}",
-                program.instrs[at[rank]]
-            );
-        }
+        let programs = self.plan.programs.iter().enumerate();
+        let stuck: Vec<String> = programs
+            .filter_map(|(rank, program)| {
+                let instr = program.instrs.get(at[rank])?;
+                Some(format!("rank {rank} #{}: {:?} {:?}", at[rank], instr.action, instr.origin))
+            })
+            .collect();
+        assert!(stuck.is_empty(), "the programs hang:\n{}", stuck.join("\n"));
         assert!(messages.values().all(VecDeque::is_empty), "a message was never received");
         self.outputs(batch)
     }
