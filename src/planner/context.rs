@@ -9,7 +9,7 @@ use super::{PlanError, StepSpec, pipeline_parallel, refuse};
 use crate::config::{Model, ZeroStage};
 use crate::mesh::{Coord, Mesh, Rank};
 use crate::plan::LogicalTensor;
-use crate::shape::{Shape, part};
+use crate::shape::part;
 
 /// A unit of the model, the smallest thing that the pipeline cuts: `0` is the embedding,
 /// `1..=layers` are the layers, `layers + 1` is the head (final norm, output matrix, loss).
@@ -44,7 +44,9 @@ impl<'a> Context<'a> {
         refuse::check_sizes(spec)?;
         let layout = &spec.layout;
         let (schedule, stages, owners) = pipeline_parallel::stages(spec)?;
-        let tensors = logical_tensors(&spec.model);
+        let tensors: Vec<LogicalTensor> = (spec.model.tensors().into_iter())
+            .map(|(name, shape)| LogicalTensor { name, shape })
+            .collect();
         let tensor_index = tensors.iter().map(|tensor| tensor.name.clone()).zip(0..).collect();
         let kinds = &spec.device_kinds;
         assert!(
@@ -119,36 +121,4 @@ impl<'a> Context<'a> {
     pub(super) fn rank(&self, at: Coord) -> Rank {
         self.mesh.rank(at)
     }
-}
-
-/// All tensors of the model with their Hugging Face names, in a fixed order.
-fn logical_tensors(model: &Model) -> Vec<LogicalTensor> {
-    let (d, f, v) = (model.hidden_size, model.intermediate_size, model.vocab_size);
-    let q = model.num_attention_heads * model.head_dim;
-    let kv = model.num_key_value_heads * model.head_dim;
-    let mut tensors = Vec::new();
-    let mut add = |name: String, shape: &[u32]| {
-        let shape = Shape(shape.iter().copied().map(u64::from).collect());
-        tensors.push(LogicalTensor { name, shape });
-    };
-    add("model.embed_tokens.weight".into(), &[v, d]);
-    for layer in 0..model.num_hidden_layers {
-        let mut add = |name: &str, shape: &[u32]| {
-            add(format!("model.layers.{layer}.{name}.weight"), shape);
-        };
-        add("input_layernorm", &[d]);
-        add("self_attn.q_proj", &[q, d]);
-        add("self_attn.k_proj", &[kv, d]);
-        add("self_attn.v_proj", &[kv, d]);
-        add("self_attn.o_proj", &[d, q]);
-        add("post_attention_layernorm", &[d]);
-        add("mlp.gate_proj", &[f, d]);
-        add("mlp.up_proj", &[f, d]);
-        add("mlp.down_proj", &[d, f]);
-    }
-    add("model.norm.weight".into(), &[d]);
-    if !model.tie_word_embeddings {
-        add("lm_head.weight".into(), &[v, d]);
-    }
-    tensors
 }
