@@ -1,0 +1,67 @@
+//! Training: a session plans a step once and runs it many times.
+//!
+//! [`Session`] is what the command, the app, tests and examples drive: one step at a time, with
+//! everything that the step tells. [`devices`] turns a request into devices, [`verify`] holds a
+//! layout against one rank or a reference case.
+
+pub mod devices;
+pub mod session;
+pub mod verify;
+
+pub use devices::DeviceRequest;
+pub use session::{Options, Session, StepReport};
+
+use crate::checkpoint::CheckpointError;
+use crate::config::ConfigError;
+use crate::data::DataError;
+use crate::exec::{ExecError, NonFinite};
+use crate::planner::PlanError;
+
+/// Why training could not start or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// A setting cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The layout cannot run.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The data cannot be used.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A checkpoint or a reference case cannot be used.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A device failed or has not enough memory.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    /// No device fits the request.
+    #[error("{request}: {why}. {remedy}")]
+    Devices {
+        /// What was asked for.
+        request: String,
+        /// Why there is none.
+        why: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// The loss or the gradient norm is not finite; nothing was updated.
+    #[error(
+        "step {step}: {}. Nothing was updated: lower the learning rate, or look at the data of this step",
+        describe(.first.as_ref())
+    )]
+    NotFinite {
+        /// Which step.
+        step: u64,
+        /// The first number that is not finite, in program order.
+        first: Option<NonFinite>,
+    },
+}
+
+fn describe(first: Option<&NonFinite>) -> String {
+    match first {
+        Some(first) => format!("first non-finite number on {first}"),
+        None => "the loss or the gradient norm is not finite".into(),
+    }
+}

@@ -1,0 +1,350 @@
+//! A training run: Plans, devices, data and state, one step at a time.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::devices::{self, DeviceRequest, Devices};
+use super::TrainError;
+use crate::checkpoint::{self, Checkpoint, State, Tensors};
+use crate::config::{Model, OptimizerKind, Scenario};
+use crate::data::{Batch, Batches, Dataset};
+use crate::exec::{Crossed, DeviceInfo, ExecOptions, Executor, PlanId, StepInput, StepOutput};
+use crate::ledger::Ledger;
+use crate::mesh::Rank;
+use crate::plan::order::{self, Order};
+use crate::plan::{Held, Plan, View};
+use crate::planner::{Purpose, StepSpec, plan_step};
+use crate::sim;
+use crate::trace::Trace;
+use crate::units::{Bytes, Nanos};
+
+/// How many measured steps the replayed clock takes its medians over.
+const REPLAY_STEPS: usize = 16;
+
+/// How a session runs, besides what its scenario says.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Which devices run the ranks.
+    pub devices: DeviceRequest,
+    /// Workers, memory cap, delays.
+    pub exec: ExecOptions,
+    /// Initial weights; from the scenario's seed if absent.
+    pub weights: Option<Tensors>,
+    /// Data that replace the scenario's.
+    pub dataset: Option<Dataset>,
+}
+
+/// What one step tells.
+#[derive(Clone, Debug)]
+pub struct StepReport {
+    /// Which step, 0-based.
+    pub step: u64,
+    /// Mean loss before the update.
+    pub loss: f64,
+    /// Global gradient norm before clipping.
+    pub grad_norm: f64,
+    /// Learning rate.
+    pub lr: f32,
+    /// Wall clock of the whole step.
+    pub seconds: f64,
+    /// When every instruction ran.
+    pub trace: Arc<Trace>,
+    /// Bytes that crossed between ranks.
+    pub crossed: Crossed,
+    /// Instructions that ran.
+    pub instructions: u64,
+}
+
+/// A training run.
+#[derive(Debug)]
+pub struct Session {
+    scenario: Scenario,
+    model: Model,
+    plan: Arc<Plan>,
+    order: Order,
+    executor: Executor,
+    train: PlanId,
+    /// Loaded when the first held-out loss is asked for.
+    evaluate: Option<PlanId>,
+    spec: StepSpec,
+    batches: Batches,
+    step: u64,
+    recent: VecDeque<Arc<Trace>>,
+    /// What `auto` found, or why a device was left out: lines for people.
+    notes: Vec<String>,
+}
+
+impl Session {
+    /// Plans the step, opens the devices and writes the initial weights.
+    ///
+    /// # Errors
+    /// If the layout cannot run, the data cannot be used, no device fits, or memory does not
+    /// suffice.
+    pub fn start(scenario: Scenario, options: Options) -> Result<Self, TrainError> {
+        let model = scenario.model.resolve()?;
+        let dataset = match &options.dataset {
+            Some(dataset) => dataset.clone(),
+            None => Dataset::open(&scenario.data)?,
+        };
+        let batches = Batches::new(dataset, &scenario.training, model.vocab_size)?;
+        let mut spec = StepSpec {
+            model: model.clone(),
+            layout: scenario.layout.clone(),
+            training: scenario.training.clone(),
+            purpose: Purpose::Train,
+            device_kinds: Vec::new(),
+        };
+        // Refusals of the layout come before any device is opened.
+        plan_step(&spec)?;
+        let devices = devices::open(&options.devices, &spec, &options.exec)?;
+        let Devices { slots, placement, kinds, notes } = devices;
+        spec.device_kinds = kinds;
+        let plan = Arc::new(plan_step(&spec)?);
+        let mut executor = Executor::new(slots, placement, options.exec)?;
+        let train = executor.load(Arc::clone(&plan))?;
+        let order = order::derive(&plan);
+        let mut session = Self {
+            scenario,
+            model,
+            plan,
+            order,
+            executor,
+            train,
+            evaluate: None,
+            spec,
+            batches,
+            step: 0,
+            recent: VecDeque::new(),
+            notes,
+        };
+        match &options.weights {
+            Some(weights) => session.set(Held::Weight, weights)?,
+            None => session.initialize()?,
+        }
+        Ok(session)
+    }
+
+    /// Continues from a checkpoint, at its own layout or any other legal one.
+    ///
+    /// # Errors
+    /// As [`Session::start`], and if the checkpoint does not fit the model.
+    pub fn resume(
+        checkpoint: &Checkpoint,
+        scenario: Scenario,
+        options: Options,
+    ) -> Result<Self, TrainError> {
+        let weights = Some(checkpoint.weights.clone());
+        let mut session = Self::start(scenario, Options { weights, ..options })?;
+        if session.scenario.training.optimizer == OptimizerKind::AdamW {
+            session.set(Held::Moment1, &checkpoint.moments[0])?;
+            session.set(Held::Moment2, &checkpoint.moments[1])?;
+        }
+        session.step = checkpoint.state.step;
+        Ok(session)
+    }
+
+    /// Runs one step.
+    ///
+    /// # Errors
+    /// [`TrainError::NotFinite`] if the loss or the norm is not finite: nothing was updated, and
+    /// the same batch has been run again to find the first such number. Else if a device failed.
+    pub fn step(&mut self) -> Result<StepReport, TrainError> {
+        let batch = self.batches.batch(self.step);
+        let report = self.step_on(&batch)?;
+        Ok(report)
+    }
+
+    /// Runs one step on a given batch, as the next step of the run.
+    ///
+    /// # Errors
+    /// As [`Session::step`].
+    pub fn step_on(&mut self, batch: &Batch) -> Result<StepReport, TrainError> {
+        let step = self.step;
+        let lr = self.scenario.training.lr_at(step);
+        let input = step_input(&self.scenario, batch, step);
+        let output = self.executor.run(self.train, step, &input)?;
+        let StepOutput { loss, grad_norm, trace, crossed, instructions, seconds } = output;
+        if !(loss.is_finite() && grad_norm.is_finite()) {
+            let first = self.executor.diagnose(self.train, step, &input)?;
+            return Err(TrainError::NotFinite { step, first });
+        }
+        let trace = Arc::new(trace);
+        if self.recent.len() == REPLAY_STEPS {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Arc::clone(&trace));
+        self.step += 1;
+        Ok(StepReport { step, loss, grad_norm, lr, seconds, trace, crossed, instructions })
+    }
+
+    /// Mean loss over the held-out text, at most `batches` batches of it.
+    ///
+    /// # Errors
+    /// If memory does not suffice for the evaluation's Plan or a device failed.
+    pub fn evaluate(&mut self, batches: usize) -> Result<f64, TrainError> {
+        let id = match self.evaluate {
+            Some(id) => id,
+            None => {
+                let spec = StepSpec { purpose: Purpose::Evaluate, ..self.spec.clone() };
+                let id = self.executor.load(Arc::new(plan_step(&spec)?))?;
+                *self.evaluate.insert(id)
+            }
+        };
+        let (mut sum, mut count) = (0.0, 0.0);
+        for batch in self.batches.held_out(self.scenario.training.batch).take(batches) {
+            let labels = batch.valid_labels() as f64;
+            let input = step_input(&self.scenario, &batch, self.step);
+            sum += self.executor.run(id, self.step, &input)?.loss * labels;
+            count += labels;
+        }
+        Ok(sum / count)
+    }
+
+    /// The last finished steps laid out as if every rank had its own device with free links:
+    /// medians over at most 16 steps.
+    ///
+    /// # Panics
+    /// If no step has been run.
+    pub fn replayed(&self) -> Trace {
+        let recent: Vec<&Trace> = self.recent.iter().map(AsRef::as_ref).collect();
+        let last = recent.last().expect("a step has been run");
+        let durations: Vec<Vec<Nanos>> = sim::median_durations(&recent);
+        sim::replay(&self.plan, &self.order, &durations, &sim::Links::FREE, last.step)
+            .expect("a Plan that has run does not hang")
+    }
+
+    /// The step that runs next, 0-based.
+    pub fn next_step(&self) -> u64 {
+        self.step
+    }
+
+    /// What the session trains.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// The model's sizes.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The training step's Plan.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// The waits of the training step.
+    pub fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// What the Plan costs.
+    pub fn ledger(&self) -> Ledger {
+        Ledger::of(&self.plan)
+    }
+
+    /// The data.
+    pub fn batches(&self) -> &Batches {
+        &self.batches
+    }
+
+    /// What was found out about devices, for people.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The device of each rank.
+    pub fn devices(&self) -> Vec<DeviceInfo> {
+        let ranks = self.plan.mesh.ranks();
+        ranks.map(|rank| self.executor.device_of(rank).clone()).collect()
+    }
+
+    /// Bytes that a rank's device allocated for it.
+    pub fn allocated(&self, rank: Rank) -> Bytes {
+        self.executor.allocated(rank)
+    }
+
+    /// Whole logical tensors: weights, moments, or the gradients of the last step.
+    ///
+    /// # Errors
+    /// If a device failed.
+    pub fn tensors(&mut self, held: Held) -> Result<Tensors, TrainError> {
+        let (executor, id) = (&mut self.executor, self.train);
+        let mut failed = None;
+        let tensors = checkpoint::gather(&self.plan, held, &mut |view: View| {
+            executor.read(id, view).unwrap_or_else(|error| {
+                failed.get_or_insert(error);
+                vec![0.0; view.len as usize]
+            })
+        });
+        failed.map_or(Ok(tensors), |error| Err(error.into()))
+    }
+
+    /// The first place where two copies of a logical tensor differ in a bit.
+    ///
+    /// # Errors
+    /// If a device failed.
+    pub fn replica_difference(&mut self, held: Held) -> Result<Option<String>, TrainError> {
+        let (executor, id) = (&mut self.executor, self.train);
+        let mut failed = None;
+        let found = checkpoint::replica_difference(&self.plan, held, &mut |view: View| {
+            executor.read(id, view).unwrap_or_else(|error| {
+                failed.get_or_insert(error);
+                vec![0.0; view.len as usize]
+            })
+        });
+        failed.map_or(Ok(found.map(|difference| difference.to_string())), |error| Err(error.into()))
+    }
+
+    /// Writes a checkpoint: beside, then renamed.
+    ///
+    /// # Errors
+    /// If a device failed or the files cannot be written.
+    pub fn save(&mut self, dir: &Path) -> Result<(), TrainError> {
+        let weights = self.tensors(Held::Weight)?;
+        let moments = match self.scenario.training.optimizer {
+            OptimizerKind::AdamW => [self.tensors(Held::Moment1)?, self.tensors(Held::Moment2)?],
+            OptimizerKind::Sgd => [Tensors::new(), Tensors::new()],
+        };
+        let state = State::new(self.step, self.scenario.clone());
+        let model = self.model.clone();
+        Checkpoint { model, weights, moments, state }.write(dir)?;
+        Ok(())
+    }
+
+    /// Writes whole logical tensors into all their copies.
+    fn set(&mut self, held: Held, tensors: &Tensors) -> Result<(), TrainError> {
+        let (executor, id) = (&mut self.executor, self.train);
+        let mut failed = None;
+        checkpoint::scatter(&self.plan, held, tensors, &mut |view: View, values: &[f32]| {
+            if let Err(error) = executor.write(id, view, values) {
+                failed.get_or_insert(error);
+            }
+        })?;
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn initialize(&mut self) -> Result<(), TrainError> {
+        let (executor, id) = (&mut self.executor, self.train);
+        let mut failed = None;
+        let (seed, std) = (self.scenario.training.seed, self.model.initializer_range);
+        checkpoint::initialize(&self.plan, seed, std, &mut |view: View, values: &[f32]| {
+            if let Err(error) = executor.write(id, view, values) {
+                failed.get_or_insert(error);
+            }
+        });
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+/// What the host brings to a step.
+fn step_input<'a>(scenario: &Scenario, batch: &'a Batch, step: u64) -> StepInput<'a> {
+    StepInput {
+        tokens: &batch.tokens,
+        labels: &batch.labels,
+        seq: scenario.training.seq,
+        lr: scenario.training.lr_at(step),
+        bias_corrections: scenario.training.bias_corrections(step),
+    }
+}

@@ -1,0 +1,191 @@
+//! Holds a layout against one rank, or against a reference case that was trained elsewhere.
+
+use serde::Serialize;
+
+use super::session::{Options, Session};
+use super::{DeviceRequest, TrainError};
+use crate::checkpoint::{Golden, Tensors};
+use crate::config::{Data, Layout, ModelSource, OptimizerKind, Scenario, Training};
+use crate::data::{Batch, Dataset};
+use crate::exec::ExecOptions;
+use crate::exec::device::DeviceKind;
+use crate::plan::Held;
+
+/// How far a layout is from its reference. Relative differences of a tensor are
+/// max|Δ| / max|reference|.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verification {
+    /// Whether every difference is within its tolerance.
+    pub pass: bool,
+    /// Largest relative difference of a step's loss.
+    pub loss_rel_max: f64,
+    /// Largest relative difference of a step's gradient norm.
+    pub grad_norm_rel_max: f64,
+    /// Largest relative difference of a gradient of the first step.
+    pub grad_rel_max: f64,
+    /// Largest relative difference of a weight after the last step.
+    pub final_rel_max: f64,
+    /// The first tensor (in model order) or scalar beyond its tolerance.
+    pub first_difference: Option<String>,
+    /// Steps that were trained.
+    pub steps: u64,
+    /// Allowed: losses, norms and gradients; final weights.
+    pub tolerance: [f64; 2],
+}
+
+/// Settings of the check that `verify` and the quickstart make: three steps of plain SGD.
+pub fn checked_training(training: &Training) -> Training {
+    Training {
+        steps: 3,
+        optimizer: OptimizerKind::Sgd,
+        lr: 0.1,
+        warmup: 0,
+        lr_min_ratio: 1.0,
+        clip_norm: 0.0,
+        ..training.clone()
+    }
+}
+
+/// What a run of a few steps leaves behind.
+struct Outcome {
+    losses: Vec<f64>,
+    norms: Vec<f64>,
+    gradients: Tensors,
+    weights: Tensors,
+    on_host: bool,
+}
+
+/// Trains the layout of `scenario` and one rank side by side, with the scenario's own settings.
+///
+/// # Errors
+/// If either cannot be trained.
+pub fn against_one_rank(
+    scenario: &Scenario,
+    devices: &DeviceRequest,
+    exec: &ExecOptions,
+) -> Result<Verification, TrainError> {
+    let single = Scenario { layout: Layout::default(), ..scenario.clone() };
+    let host = DeviceRequest::default();
+    let reference = train(&single, Options { devices: host, ..Options::default() }, None)?;
+    let options =
+        Options { devices: devices.clone(), exec: exec.clone(), ..Options::default() };
+    let other = train(scenario, options, None)?;
+    let allowed = if other.on_host { 1e-5 } else { 1e-4 };
+    Ok(compare(&reference, &other, [allowed, allowed]))
+}
+
+/// Trains a reference case with `layout` and compares with what PyTorch got.
+///
+/// # Errors
+/// If the case cannot be trained with this layout.
+pub fn against_golden(
+    golden: &Golden,
+    layout: &Layout,
+    devices: &DeviceRequest,
+    exec: &ExecOptions,
+) -> Result<Verification, TrainError> {
+    let steps = golden.expected.len();
+    let scenario = Scenario {
+        name: golden.name.clone(),
+        model: ModelSource::Sizes(golden.model.clone()),
+        layout: layout.clone(),
+        training: golden.training.clone(),
+        data: Data::default(),
+    };
+    let options = Options {
+        devices: devices.clone(),
+        exec: exec.clone(),
+        weights: Some(golden.weights.clone()),
+        dataset: Some(golden.dataset()),
+    };
+    let other = train(&scenario, options, Some(&golden.batches))?;
+    let reference = Outcome {
+        losses: golden.expected.iter().map(|step| step.loss).collect(),
+        norms: golden.expected.iter().map(|step| step.grad_norm).collect(),
+        gradients: golden.gradients.clone(),
+        weights: golden.final_weights.clone(),
+        on_host: true,
+    };
+    assert_eq!(steps, reference.losses.len(), "one expectation a step");
+    // Adam divides tiny gradients by their own size: PyTorch's own f32 is up to 4e-4 away.
+    let adam = golden.training.optimizer == OptimizerKind::AdamW;
+    let times = if other.on_host { 1.0 } else { 10.0 };
+    Ok(compare(&reference, &other, [1e-5 * times, if adam { 5e-3 } else { 1e-5 } * times]))
+}
+
+fn train(
+    scenario: &Scenario,
+    options: Options,
+    batches: Option<&[Batch]>,
+) -> Result<Outcome, TrainError> {
+    let mut session = Session::start(scenario.clone(), options)?;
+    let on_host = session.devices().iter().all(|device| device.kind == DeviceKind::Host);
+    let (mut losses, mut norms, mut gradients) = (Vec::new(), Vec::new(), None);
+    for step in 0..scenario.training.steps {
+        let report = match batches {
+            Some(batches) => {
+                let index = usize::try_from(step).expect("a batch a step");
+                session.step_on(&batches[index])?
+            }
+            None => session.step()?,
+        };
+        losses.push(report.loss);
+        norms.push(report.grad_norm);
+        if gradients.is_none() {
+            gradients = Some(session.tensors(Held::Gradient)?);
+        }
+    }
+    let weights = session.tensors(Held::Weight)?;
+    Ok(Outcome { losses, norms, gradients: gradients.unwrap_or_default(), weights, on_host })
+}
+
+fn compare(reference: &Outcome, other: &Outcome, tolerance: [f64; 2]) -> Verification {
+    let [allowed, allowed_weights] = tolerance;
+    let mut first = None;
+    let mut largest = |what: &str, differences: Vec<(String, f64)>, allowed: f64| -> f64 {
+        let mut max = 0.0f64;
+        for (name, difference) in differences {
+            // A difference that is not a number is the largest of all.
+            if difference.is_nan() || difference > max {
+                max = if difference.is_nan() { f64::INFINITY } else { difference };
+            }
+            if first.is_none() && (difference.is_nan() || difference > allowed) {
+                first = Some(format!("{what} {name}: {difference:.1e} (allowed {allowed:.0e})"));
+            }
+        }
+        max
+    };
+    let scalars = |a: &[f64], b: &[f64]| -> Vec<(String, f64)> {
+        let pairs = a.iter().zip(b).enumerate();
+        pairs.map(|(step, (a, b))| (format!("of step {step}"), (a - b).abs() / a.abs())).collect()
+    };
+    let loss_rel_max = largest("loss", scalars(&reference.losses, &other.losses), allowed);
+    let norms = scalars(&reference.norms, &other.norms);
+    let grad_norm_rel_max = largest("gradient norm", norms, allowed);
+    let gradients = tensor_differences(&reference.gradients, &other.gradients);
+    let grad_rel_max = largest("gradient of", gradients, allowed);
+    let weights = tensor_differences(&reference.weights, &other.weights);
+    let final_rel_max = largest("weight", weights, allowed_weights);
+    Verification {
+        pass: first.is_none(),
+        loss_rel_max,
+        grad_norm_rel_max,
+        grad_rel_max,
+        final_rel_max,
+        first_difference: first,
+        steps: reference.losses.len() as u64,
+        tolerance,
+    }
+}
+
+/// max|Δ| / max|reference| of every tensor, in the order of the names.
+fn tensor_differences(reference: &Tensors, other: &Tensors) -> Vec<(String, f64)> {
+    let difference = |(name, a): (&String, &crate::checkpoint::Tensor)| {
+        let Some(b) = other.get(name) else { return (name.clone(), f64::NAN) };
+        let largest = a.data.iter().fold(0.0, |max: f32, x| max.max(x.abs()));
+        let deltas = a.data.iter().zip(&b.data).map(|(x, y)| (f64::from(*x) - f64::from(*y)).abs());
+        let delta = deltas.fold(0.0, |max: f64, d| if max.is_nan() || d.is_nan() { f64::NAN } else { max.max(d) });
+        (name.clone(), if delta == 0.0 { 0.0 } else { delta / f64::from(largest) })
+    };
+    reference.iter().map(difference).collect()
+}
