@@ -1,0 +1,282 @@
+//! Turns a request for devices into devices and says which rank runs where.
+//!
+//! Ranks are spread over the devices in blocks: rank r of n lies on device r·d/n. `auto` times two
+//! steps on every kind that is there and takes the fastest.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::TrainError;
+#[cfg(feature = "gpu")]
+use crate::exec::DeviceKind;
+use crate::exec::{DeviceSlot, ExecOptions, Executor, StepInput};
+use crate::planner::{StepSpec, plan_step};
+
+/// Which devices are asked for: `auto`, `cpu`, `gpu`, a part of a name or an index of `doctor`'s
+/// list, or several of the last four separated by commas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceRequest(Vec<Wanted>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Wanted {
+    Cpu,
+    /// Every hardware adapter.
+    Gpu,
+    Index(usize),
+    /// A part of an adapter's name, lower case.
+    Name(String),
+}
+
+impl DeviceRequest {
+    /// The host's own cores.
+    pub fn cpu() -> Self {
+        Self(vec![Wanted::Cpu])
+    }
+
+    /// Whether the fastest kind is to be found out.
+    pub fn is_auto(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromStr for DeviceRequest {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+        if parts == ["auto"] {
+            return Ok(Self::default());
+        }
+        let wanted = parts.iter().map(|part| match part.to_lowercase().as_str() {
+            "" => Err("a device name is empty: use cpu, gpu, or names and indices of `shardlab doctor`".into()),
+            "auto" => Err("auto stands alone: name the devices, or only auto".into()),
+            "cpu" => Ok(Wanted::Cpu),
+            "gpu" => Ok(Wanted::Gpu),
+            name => Ok(name.parse().map_or_else(|_| Wanted::Name(name.to_owned()), Wanted::Index)),
+        });
+        wanted.collect::<Result<_, String>>().map(Self)
+    }
+}
+
+impl fmt::Display for DeviceRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_auto() {
+            return f.write_str("auto");
+        }
+        let words: Vec<String> = self
+            .0
+            .iter()
+            .map(|wanted| match wanted {
+                Wanted::Cpu => "cpu".into(),
+                Wanted::Gpu => "gpu".into(),
+                Wanted::Index(index) => index.to_string(),
+                Wanted::Name(name) => name.clone(),
+            })
+            .collect();
+        f.write_str(&words.join(","))
+    }
+}
+
+/// Opened devices.
+pub(super) struct Devices {
+    pub(super) slots: Vec<DeviceSlot>,
+    /// Device of each rank, an index into `slots`.
+    pub(super) placement: Vec<usize>,
+    /// Kind of device of each rank, for [`StepSpec::device_kinds`].
+    pub(super) kinds: Vec<u32>,
+    /// What was found out, for people.
+    pub(super) notes: Vec<String>,
+}
+
+/// Opens what is asked for.
+///
+/// # Errors
+/// If there is no such device or it fails its self test.
+pub(super) fn open(
+    request: &DeviceRequest,
+    spec: &StepSpec,
+    exec: &ExecOptions,
+) -> Result<Devices, TrainError> {
+    let ranks = spec.layout.mesh().size() as usize;
+    let mut notes = Vec::new();
+    let choices = if request.is_auto() {
+        vec![auto(spec, exec, &mut notes)?]
+    } else {
+        chosen(request)?
+    };
+    // More devices than ranks: the first ones.
+    let choices = &choices[..choices.len().min(ranks)];
+    let placement: Vec<usize> = (0..ranks).map(|rank| rank * choices.len() / ranks).collect();
+    let mut names: Vec<String> = Vec::new();
+    let mut slots = Vec::new();
+    let mut slot_kinds = Vec::new();
+    for choice in choices {
+        let kind = choice.kind_name();
+        let number = names.iter().position(|name| *name == kind).unwrap_or_else(|| {
+            names.push(kind);
+            names.len() - 1
+        });
+        slot_kinds.push(u32::try_from(number).expect("few kinds"));
+        slots.push(choice.open(exec)?);
+    }
+    let kinds = placement.iter().map(|&slot| slot_kinds[slot]).collect();
+    Ok(Devices { slots, placement, kinds, notes })
+}
+
+/// A device that can be opened.
+#[derive(Clone, Debug)]
+enum Choice {
+    Host,
+    #[cfg(feature = "gpu")]
+    Adapter(crate::exec::gpu::Adapter),
+}
+
+impl Choice {
+    /// Devices with equal names round alike.
+    fn kind_name(&self) -> String {
+        match self {
+            Self::Host => "cpu".into(),
+            #[cfg(feature = "gpu")]
+            Self::Adapter(adapter) => format!("{} {}", adapter.info().name, adapter.info().driver),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Host => "the CPU".into(),
+            #[cfg(feature = "gpu")]
+            Self::Adapter(adapter) => adapter.info().name.clone(),
+        }
+    }
+
+    fn is_hardware(&self) -> bool {
+        match self {
+            Self::Host => false,
+            #[cfg(feature = "gpu")]
+            Self::Adapter(adapter) => adapter.info().kind != DeviceKind::Software,
+        }
+    }
+
+    fn open(&self, exec: &ExecOptions) -> Result<DeviceSlot, TrainError> {
+        match self {
+            Self::Host => Ok(DeviceSlot::Host),
+            #[cfg(feature = "gpu")]
+            Self::Adapter(adapter) => {
+                use crate::exec::gpu::{GpuDevice, GpuOptions};
+                let _ = exec;
+                let device = GpuDevice::open(adapter, &GpuOptions::default())?;
+                Ok(DeviceSlot::Device(Box::new(device)))
+            }
+        }
+    }
+}
+
+/// The devices that a request names, in its order.
+fn chosen(request: &DeviceRequest) -> Result<Vec<Choice>, TrainError> {
+    let refuse = |why: &str, remedy: &str| TrainError::Devices {
+        request: format!("--device {request}"),
+        why: why.into(),
+        remedy: remedy.into(),
+    };
+    let adapters = adapter_choices();
+    let list = "`shardlab doctor` lists the adapters; `--device cpu` needs none";
+    let mut choices = Vec::new();
+    for wanted in &request.0 {
+        match wanted {
+            Wanted::Cpu => choices.push(Choice::Host),
+            Wanted::Gpu => {
+                let hardware = adapters.iter().filter(|choice| choice.is_hardware());
+                let before = choices.len();
+                choices.extend(hardware.cloned());
+                if choices.len() == before {
+                    return Err(refuse("no GPU was found", list));
+                }
+            }
+            Wanted::Index(index) => match adapters.get(*index) {
+                Some(choice) => choices.push(choice.clone()),
+                None => return Err(refuse(&format!("there is no adapter {index}"), list)),
+            },
+            Wanted::Name(name) => {
+                let named = |choice: &&Choice| choice.kind_name().to_lowercase().contains(name);
+                match adapters.iter().find(named) {
+                    Some(choice) => choices.push(choice.clone()),
+                    None => return Err(refuse(&format!("no adapter is called {name}"), list)),
+                }
+            }
+        }
+    }
+    Ok(choices)
+}
+
+#[cfg(not(feature = "gpu"))]
+fn adapter_choices() -> Vec<Choice> {
+    Vec::new()
+}
+
+#[cfg(feature = "gpu")]
+fn adapter_choices() -> Vec<Choice> {
+    crate::exec::gpu::adapters().into_iter().map(Choice::Adapter).collect()
+}
+
+/// The fastest kind of device: every hardware adapter (one rank each where there are several)
+/// against the host. Software adapters run on the host's cores and are slower than the host pool.
+fn auto(
+    spec: &StepSpec,
+    exec: &ExecOptions,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Choice>, TrainError> {
+    let (hardware, software): (Vec<Choice>, Vec<Choice>) =
+        adapter_choices().into_iter().partition(Choice::is_hardware);
+    for choice in software {
+        notes.push(format!("{} is a software adapter: slower than the CPU itself", choice.name()));
+    }
+    let mut usable = Vec::new();
+    for choice in hardware {
+        match choice.open(exec) {
+            Ok(_) => usable.push(choice),
+            Err(error) => notes.push(error.to_string()),
+        }
+    }
+    if usable.is_empty() {
+        return Ok(vec![Choice::Host]);
+    }
+    let host = seconds_per_step(&[Choice::Host], spec, exec)?;
+    match seconds_per_step(&usable, spec, exec) {
+        Ok(gpu) => {
+            let word = if gpu < host { "is faster" } else { "is slower" };
+            let names: Vec<String> = usable.iter().map(Choice::name).collect();
+            let (gpu_ms, host_ms) = (gpu * 1e3, host * 1e3);
+            notes.push(format!(
+                "{} {word}: {gpu_ms:.0} ms a step, the CPU {host_ms:.0} ms",
+                names.join(", ")
+            ));
+            Ok(if gpu < host { usable } else { vec![Choice::Host] })
+        }
+        Err(error) => {
+            notes.push(error.to_string());
+            Ok(vec![Choice::Host])
+        }
+    }
+}
+
+/// The second of two steps on made-up data.
+fn seconds_per_step(
+    choices: &[Choice],
+    spec: &StepSpec,
+    exec: &ExecOptions,
+) -> Result<f64, TrainError> {
+    let ranks = spec.layout.mesh().size() as usize;
+    let choices = &choices[..choices.len().min(ranks)];
+    let slots = choices.iter().map(|choice| choice.open(exec)).collect::<Result<_, _>>()?;
+    let placement = (0..ranks).map(|rank| rank * choices.len() / ranks).collect();
+    let mut executor = Executor::new(slots, placement, exec.clone())?;
+    let id = executor.load(Arc::new(plan_step(spec)?))?;
+    let tokens = vec![0; (spec.training.batch * spec.training.seq) as usize];
+    let seq = spec.training.seq;
+    // Nothing is learned: the weights of this executor are thrown away.
+    let input =
+        StepInput { tokens: &tokens, labels: &tokens, seq, lr: 0.0, bias_corrections: [1.0; 2] };
+    executor.run(id, 0, &input)?;
+    Ok(executor.run(id, 1, &input)?.seconds)
+}
