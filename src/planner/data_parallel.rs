@@ -586,7 +586,7 @@ impl<'a> RankWriter<'a> {
         let sharded = self.reduces_every_microbatch();
         let gradient = self.states[index].gradient.expect("a training step");
         for shared in bucket.shared.iter().filter(|shared| shared.partial) {
-            for (segment, (seat, range)) in (0..).zip(self.segments(shared, sharded)) {
+            for (segment, seat, range) in self.segments(shared, sharded) {
                 let start = if sharded { self.shard_of(bucket).start } else { 0 };
                 let view = gradient.slice(shift(&range, start));
                 let id = message_id(Message::SumShared(segment), shared.number(index), shared.key);
@@ -599,10 +599,10 @@ impl<'a> RankWriter<'a> {
         }
     }
 
-    /// A shared range as segments that lie on exactly one rank of each member: this rank's seats
-    /// and ranges (in its bucket). Members whose buckets have other lengths cut them elsewhere over
+    /// A shared range as segments that lie on exactly one rank of each member: number, this rank's
+    /// seat and range (in its bucket). Members whose buckets have other lengths cut them elsewhere over
     /// the data-parallel ranks, so a sharded range may meet several of their ranks.
-    fn segments(&self, shared: &Shared, sharded: bool) -> Vec<(Seat, Range<u32>)> {
+    fn segments(&self, shared: &Shared, sharded: bool) -> Vec<(u32, Seat, Range<u32>)> {
         let len = narrow(&(0..shared.range.end - shared.range.start)).end;
         let me = shared.members.iter().position(|member| self.is_member(member));
         let me = me.expect("this rank holds its shared ranges");
@@ -628,7 +628,7 @@ impl<'a> RankWriter<'a> {
         edges.sort_unstable();
         edges.dedup();
         let mut segments = Vec::new();
-        for edge in edges.windows(2) {
+        for (number, edge) in (0..).zip(edges.windows(2)) {
             let holders: Vec<Rank> = shared
                 .members
                 .iter()
@@ -645,7 +645,7 @@ impl<'a> RankWriter<'a> {
                 let start = narrow(&shared.range).start;
                 let range = start + edge[0]..start + edge[1];
                 let seat = Seat { ranks: holders, me, axis: shared.axis, node: None };
-                segments.push((seat, range));
+                segments.push((number, seat, range));
             }
         }
         segments
@@ -798,7 +798,7 @@ impl<'a> RankWriter<'a> {
         let sharded = zero == ZeroStage::Zero3;
         let first_replica = zero != ZeroStage::Zero0 || self.at.dp == 0;
         for shared in bucket.shared.iter().filter(|_| first_replica) {
-            for (segment, (seat, range)) in (0..).zip(self.segments(shared, sharded)) {
+            for (segment, seat, range) in self.segments(shared, sharded) {
                 let start = if sharded { self.shard_of(bucket).start } else { 0 };
                 let view = weights.slice(shift(&range, start));
                 let id =

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use shardlab::plan::Held;
+use shardlab::plan::check::check;
 use shardlab::planner::{StepSpec, plan_step};
 
 use crate::interpreter::{Batch, Interpreter};
@@ -49,6 +50,21 @@ pub(crate) fn difference(reference: &Tensors, other: &Tensors) -> (f64, String) 
         }
     }
     worst
+}
+
+#[test]
+fn the_checker_finds_nothing_in_drawn_plans() {
+    for seed in 0..200 {
+        let spec = draw_spec(seed, 16);
+        let plan = plan_step(&spec).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let faults: Vec<String> = check(&plan).iter().map(ToString::to_string).collect();
+        assert!(
+            faults.is_empty(),
+            "seed {seed}: {:?}\n{}",
+            spec.layout,
+            faults[..faults.len().min(8)].join("\n")
+        );
+    }
 }
 
 struct Trained {

@@ -2,5 +2,6 @@
 
 mod equivalence;
 mod formulas;
+mod golden;
 mod interpreter;
 mod layouts;
