@@ -13,7 +13,7 @@ mod ring;
 mod tree;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::ops::Range;
 

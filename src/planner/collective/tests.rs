@@ -1,14 +1,14 @@
-//! Runs the programs of a whole group on plain vectors, sends buffered, and checks results and
-//! bytes.
-//!
-//! The few ops that collectives use are interpreted here, so that these tests stand on nothing but
-//! the meaning of a program.
+//! Runs the programs of a whole group on plain vectors, sends buffered, and checks results, bytes
+//! and that no message waits for another.
 
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::ops::{Kernel, Op};
-use crate::plan::{Action, Instr, Life, Role};
+use crate::mesh::{Mesh, RankOrder};
+use crate::ops::{Args, Kernel, Op, elementwise::Fill};
+use crate::plan::check::check;
+use crate::plan::{Action, BufferDecl, Instr, Life, Plan, Program, Role};
+use crate::planner::memory::{PlaceOptions, place};
 use crate::shape::{DType, parts};
 
 const ALGORITHMS: [Algorithm; 4] =
@@ -79,7 +79,7 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(program: &'a RankProgram, data: View, input: &[f32]) -> Self {
         // Scratch and targets begin as NaN: reading what nobody wrote shows.
-        let blank = |decl: &crate::plan::BufferDecl| vec![f32::NAN; decl.len as usize];
+        let blank = |decl: &BufferDecl| vec![f32::NAN; decl.len as usize];
         let mut memory: Vec<_> = program.buffers.iter().map(blank).collect();
         memory[data.buffer.0 as usize].copy_from_slice(input);
         Self { program, memory, next: 0 }
@@ -127,22 +127,13 @@ impl<'a> Run<'a> {
             a.buffer == b.buffer && a.offset < b.offset + b.len && b.offset < a.offset + a.len
         };
         assert!(!inputs.iter().any(|input| overlap(input, &outputs[0])), "input over output");
-        let mut terms: Vec<&[f32]> = inputs.iter().map(|&view| self.read(view)).collect();
-        let out = self.read(outputs[0]);
-        let sum =
-            |terms: &[&[f32]], at: usize| terms[1..].iter().fold(terms[0][at], |s, t| s + t[at]);
-        let values: Vec<f32> = match op {
-            Op::AddAssign(_) => (0..out.len()).map(|at| out[at] + terms[0][at]).collect(),
-            Op::SumRanks(op) => {
-                if let Some(own) = op.own {
-                    terms.insert(own as usize, out);
-                }
-                let old = |at: usize| if op.accumulate { out[at] } else { -0.0 };
-                (0..out.len()).map(|at| old(at) + sum(&terms, at)).collect()
-            }
-            other => panic!("collectives do not use {other}"),
-        };
-        self.write(outputs[0], &values);
+        let inputs: Vec<Vec<f32>> = inputs.iter().map(|&view| self.read(view).to_vec()).collect();
+        let inputs: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
+        let mut out = self.read(outputs[0]).to_vec();
+        Args::with(&inputs, &mut [&mut out], |args| {
+            (0..op.parts()).for_each(|part| op.run(part, args));
+        });
+        self.write(outputs[0], &out);
     }
 }
 
@@ -442,6 +433,74 @@ fn chunks_bound_messages_and_origins_are_set_and_restored() {
         }
         if let Action::Launch { .. } = instr.action {
             assert_eq!(instr.lane, Lane::Reduce);
+        }
+    }
+}
+
+/// Several collectives in cells that compute too, placed and joined to a Plan.
+fn busy_plan(members: usize, node: Option<u32>, style: Style) -> Plan {
+    let len = 100_000; // Too much to be placed apart: memory is reused.
+    let pieces = parts(len, members as u32);
+    let ranks: Vec<Rank> = (0..members as u32).map(Rank).collect();
+    let mesh = Mesh { dp: members as u32, tp: 1, pp: 1, order: RankOrder::TpDpPp };
+    let mut plan = Plan { mesh, tensors: Vec::new(), buffers: Vec::new(), programs: Vec::new() };
+    for me in 0..members {
+        let mut p = RankProgram::new(ranks[me]);
+        let seat = Seat { ranks: ranks.clone(), me, axis: Axis::Dp, node };
+        for id in 0..6 {
+            p.cell_starts.push(p.instrs.len() as u32);
+            let style = Style { id, lane: [Lane::Compute, Lane::Reduce][id as usize % 2], ..style };
+            let data = p.buffer(format!("data{id}"), Role::Gradients, DType::F32, len);
+            let fill = |len| Op::Fill(Fill { len, value: 1.0 });
+            p.launch(fill(len), &[], &[data]);
+            match id {
+                0 | 1 => all_reduce(&mut p, &seat, style, data, &pieces),
+                2 | 3 => {
+                    let piece = pieces[me].len() as u32;
+                    let sum = p.buffer(format!("sum{id}"), Role::Gradients, DType::F32, piece);
+                    p.launch(fill(piece), &[], &[sum]);
+                    reduce_scatter(&mut p, &seat, style, data, &pieces, Into::Add(sum));
+                }
+                4 => all_gather(&mut p, &seat, style, data, &pieces),
+                _ => broadcast(&mut p, &seat, style, data),
+            }
+        }
+        place(&mut p, PlaceOptions::default());
+        join(&mut plan, p);
+    }
+    plan
+}
+
+/// Appends a rank's program to a Plan.
+pub(in crate::planner) fn join(plan: &mut Plan, program: RankProgram) {
+    let first = plan.buffers.len() as u32;
+    let mut instrs = program.instrs;
+    for instr in &mut instrs {
+        match &mut instr.action {
+            Action::Launch { inputs, outputs, .. } => {
+                inputs.iter_mut().chain(outputs).for_each(|view| view.buffer.0 += first);
+            }
+            Action::Send { view, .. } | Action::Recv { view, .. } => view.buffer.0 += first,
+            Action::Copy { from, to } => {
+                from.buffer.0 += first;
+                to.buffer.0 += first;
+            }
+        }
+    }
+    plan.buffers.extend(program.buffers);
+    plan.programs.push(Program { instrs });
+}
+
+#[test]
+fn collectives_in_reused_memory_pass_check_and_cannot_hang() {
+    for algorithm in ALGORITHMS {
+        for members in 1..=9 {
+            for node in nodes(members) {
+                for chunk_len in [3000, 100_000] {
+                    let plan = busy_plan(members, node, style(algorithm, chunk_len));
+                    assert_eq!(check(&plan), [], "{algorithm:?}, {members}, node {node:?}");
+                }
+            }
         }
     }
 }

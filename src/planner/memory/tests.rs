@@ -6,9 +6,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::mesh::{Axis, Rank};
+use crate::mesh::{Axis, Mesh, Rank, RankOrder};
 use crate::ops::{Op, elementwise::Fill};
-use crate::plan::{BufferId, Collective, Life, Piece, Role, Tag};
+use crate::plan::check::cycle;
+use crate::plan::{BufferId, Collective, Life, Piece, Plan, Role, Tag, order};
+use crate::planner::collective::tests::join;
+use crate::planner::schedule::{Act, Pass, Schedule, gpipe::gpipe, one_f_one_b::one_f_one_b};
 use crate::shape::DType;
 
 fn program() -> RankProgram {
@@ -300,4 +303,63 @@ fn an_empty_program_is_placed() {
     buffer(&mut p, 3);
     place(&mut p, PlaceOptions::default());
     assert_eq!((p.buffers[0].place.offset, live_peak(&p)), (0, Bytes(0)));
+}
+
+/// A pipeline of one op a pass: stage `r` of rank `r` receives, keeps, computes, sends.
+fn pipeline(schedule: &Schedule, len: u32, kept_count: usize, options: PlaceOptions) -> Plan {
+    let depth = schedule.rows.len() as u32;
+    let mesh = Mesh { dp: 1, tp: 1, pp: depth, order: RankOrder::TpDpPp };
+    let mut plan = Plan { mesh, tensors: vec![], buffers: vec![], programs: vec![] };
+    for r in 0..depth {
+        let mut p = RankProgram::new(Rank(r));
+        let mut kept = std::collections::BTreeMap::new();
+        for Act { pass, microbatch, .. } in schedule.acts(r as usize) {
+            p.cell_starts.push(p.instrs.len() as u32);
+            let (from, to) = match pass {
+                Pass::F => (r.checked_sub(1), Some(r + 1)),
+                Pass::B | Pass::I | Pass::W => (Some(r + 1), r.checked_sub(1)),
+            };
+            let tag = Tag((pass as u64) << 32 | u64::from(microbatch));
+            let (x, y) = (buffer(&mut p, len), buffer(&mut p, len));
+            match from.filter(|&from| from < depth) {
+                Some(from) => p.recv(x, Rank(from), tag),
+                None => touch(&mut p, &[x]),
+            }
+            let mut inputs = vec![x];
+            if pass == Pass::F {
+                let saved: Vec<View> = (0..kept_count).map(|_| buffer(&mut p, len)).collect();
+                touch(&mut p, &saved);
+                kept.insert(microbatch, [saved, vec![x]].concat());
+            } else {
+                inputs.extend(kept.remove(&microbatch).unwrap());
+            }
+            p.launch(Op::Fill(Fill { len, value: 0.0 }), &inputs, &[y]);
+            if let Some(to) = to.filter(|&to| to < depth) {
+                p.send(Axis::Pp, y, Rank(to), tag);
+            }
+        }
+        place(&mut p, options);
+        let slack = Place::ALIGN * p.buffers.len() as u64;
+        let most = live_peak(&p).0 * 11 / 10 + slack;
+        assert!(options.exclusive_messages || arena_bytes(&p, Arena::Step) <= most);
+        join(&mut plan, p);
+    }
+    plan
+}
+
+#[test]
+fn pipelines_in_reused_memory_cannot_hang() {
+    for (depth, microbatches) in [(2, 2), (2, 5), (3, 5), (4, 8), (4, 2)] {
+        for schedule in [gpipe(depth, microbatches), one_f_one_b(depth, microbatches)] {
+            // From messages that dominate memory to messages that hardly count.
+            for (len, kept_count) in [(64, 0), (1 << 14, 0), (1 << 14, 1), (1 << 14, 8)] {
+                for exclusive_messages in [false, true] {
+                    let options = PlaceOptions { exclusive_messages };
+                    let plan = pipeline(&schedule, len, kept_count, options);
+                    let graph = order::graph(&plan, &order::derive(&plan));
+                    assert_eq!(cycle::shortest(&graph), None, "{schedule}{len} × {kept_count}");
+                }
+            }
+        }
+    }
 }
