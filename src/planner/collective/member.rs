@@ -13,7 +13,7 @@ use crate::plan::{Action, Role, View};
 use crate::shape::DType;
 
 /// First step of the gathering half.
-pub(super) const GATHER: usize = 1 << 8;
+pub(super) const GATHER: usize = 1 << 10;
 
 /// The data cut into one part a member; a part is a list of ranges.
 #[derive(Clone, Debug)]

@@ -109,13 +109,13 @@ pub fn choose(
 /// The tag of a message: collective (or any other id unique on the axis), step, chunk.
 ///
 /// # Panics
-/// If a part does not fit: 2^36 ids, 2^9 steps, 2^19 chunks.
+/// If a part does not fit: 2^36 ids, 2^11 steps, 2^17 chunks.
 pub fn message_tag(id: u64, step: usize, chunk: usize) -> Tag {
     assert!(
-        id < 1 << 36 && step < 2 * GATHER && chunk < 1 << 19,
+        id < 1 << 36 && step < 2 * GATHER && chunk < 1 << 17,
         "a tag has no room for id {id}, step {step}, chunk {chunk}"
     );
-    Tag(id << 28 | (step as u64) << 19 | chunk as u64)
+    Tag(id << 28 | (step as u64) << 17 | chunk as u64)
 }
 
 /// Everyone ends with the sum of all members' `data`, in place.

@@ -508,7 +508,7 @@ fn collectives_in_reused_memory_pass_check_and_cannot_hang() {
 #[test]
 fn tags_tell_ids_steps_and_chunks_apart() {
     let ids = [0, 1, (1 << 36) - 1];
-    let (steps, chunks) = ([0, 1, GATHER, 2 * GATHER - 1], [0, 1, (1 << 19) - 1]);
+    let (steps, chunks) = ([0, 1, GATHER, 2 * GATHER - 1], [0, 1, (1 << 17) - 1]);
     let mut tags = Vec::new();
     for id in ids {
         for step in steps {
