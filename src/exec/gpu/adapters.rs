@@ -1,8 +1,8 @@
 //! Finds adapters: which there are, what they allow, and which of them are one and the same GPU.
 
 use super::fault::one_line;
-use crate::exec::device::{DeviceInfo, DeviceKind};
 use crate::exec::ExecError;
+use crate::exec::device::{DeviceInfo, DeviceKind};
 use crate::units::Bytes;
 
 /// An adapter that wgpu reaches.
@@ -178,7 +178,8 @@ fn without_doubles<'a>(ids: impl Iterator<Item = &'a Identity>) -> Vec<usize> {
     let ids: Vec<&Identity> = ids.collect();
     let keeps = |(place, id): (usize, &&Identity)| {
         let same = ids.iter().enumerate().filter(|(_, other)| same_model(id, other));
-        let better = same.clone().any(|(_, other)| preference(other.backend) < preference(id.backend));
+        let better =
+            same.clone().any(|(_, other)| preference(other.backend) < preference(id.backend));
         // Some drivers list one device twice inside one API.
         let again = same.clone().any(|(other_place, other)| {
             other_place < place

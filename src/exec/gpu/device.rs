@@ -15,8 +15,8 @@ use super::pipelines::Pipelines;
 use super::self_test::{self, SelfTest};
 use super::staging::{CHUNK_BYTES, Direction, Ring};
 use super::timing::Timer;
-use crate::exec::device::{Batch, Device, DeviceInfo, DeviceKind, Download};
 use crate::exec::ExecError;
+use crate::exec::device::{Batch, Device, DeviceInfo, DeviceKind, Download};
 use crate::mesh::Rank;
 use crate::plan::{Plan, View};
 use crate::units::{Bytes, Nanos};
@@ -115,6 +115,7 @@ impl GpuDevice {
         let (device, queue) = pollster::block_on(found.request_device(&request))
             .map_err(|error| refuse(one_line(&error.to_string()), "Close other programs"))?;
         let fault = Fault::watch(&device, &adapter.info.name);
+        let memory_cap = options.memory_cap;
         let timed = device.features().contains(wgpu::Features::TIMESTAMP_QUERY);
         let mut opened = Self {
             recording: Recording::default(),
@@ -126,7 +127,8 @@ impl GpuDevice {
             timer: timed.then(|| Timer::new(&device, &queue)),
             submits: Submits::default(),
             budget: budget(&device.limits(), matmul),
-            options,
+            // The self test is none of the ranks' memory.
+            options: GpuOptions { memory_cap: None, ..options },
             self_test: SelfTest::default(),
             info: adapter.info.clone(),
             fault,
@@ -138,7 +140,7 @@ impl GpuDevice {
         if let Some(why) = opened.self_test.failure() {
             return Err(refuse(why, "Update the driver, or take another device"));
         }
-        // Without the limit, or once it is known not to bind.
+        opened.options.memory_cap = memory_cap;
         if !opened.self_test.has_short_loops() {
             opened.budget.trips = None;
         }
@@ -289,8 +291,7 @@ impl Recording {
         timestamps: Option<wgpu::ComputePassTimestampWrites<'_>>,
     ) {
         self.end();
-        let descriptor =
-            wgpu::ComputePassDescriptor { label: None, timestamp_writes: timestamps };
+        let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes: timestamps };
         let pass = self.encoder(device).begin_compute_pass(&descriptor).forget_lifetime();
         self.pass = Some(pass);
     }
@@ -534,11 +535,7 @@ fn choose_matmul(adapter: &Adapter, asked: Option<MatmulKernel>) -> Result<Matmu
     }
 }
 
-fn features(
-    adapter: &wgpu::Adapter,
-    matmul: MatmulKernel,
-    options: &GpuOptions,
-) -> wgpu::Features {
+fn features(adapter: &wgpu::Adapter, matmul: MatmulKernel, options: &GpuOptions) -> wgpu::Features {
     let mut features = wgpu::Features::empty();
     if matmul == MatmulKernel::Subgroup {
         features |= wgpu::Features::SUBGROUP;

@@ -84,9 +84,7 @@ const TOLERANCE: f32 = 1e-5;
 /// # Errors
 /// If the device fails altogether.
 pub(super) fn run(device: &mut GpuDevice) -> Result<SelfTest, ExecError> {
-    let matmul = |form, accumulate| {
-        Op::Matmul(Matmul { form, m: 67, n: 45, k: 83, accumulate })
-    };
+    let matmul = |form, accumulate| Op::Matmul(Matmul { form, m: 67, n: 45, k: 83, accumulate });
     let ops = [
         matmul(Form::Nn, false),
         matmul(Form::Nt, true),
@@ -150,10 +148,9 @@ fn verdict(got: &[f32], expected: &[f32]) -> Verdict {
     });
     match wrong {
         None => Verdict::Pass,
-        Some(at) => Verdict::Fail(format!(
-            "element {at} is {} instead of {}",
-            got[at], expected[at]
-        )),
+        Some(at) => {
+            Verdict::Fail(format!("element {at} is {} instead of {}", got[at], expected[at]))
+        }
     }
 }
 
@@ -171,7 +168,8 @@ impl Bench {
         let mut bench = Self { plan, bytes: 0 };
         for (index, op) in ops.iter().enumerate() {
             let signature = op.signature();
-            let mut view = |name: &str, len: u64| bench.buffer(format!("{index}.{name}"), len as u32);
+            let mut view =
+                |name: &str, len: u64| bench.buffer(format!("{index}.{name}"), len as u32);
             let inputs = signature.inputs.iter().map(|slot| view(slot.name, slot.len)).collect();
             let outputs = signature.outputs.iter();
             let outputs = outputs.map(|(slot, _)| view(slot.name, slot.len)).collect();
@@ -199,12 +197,7 @@ impl Bench {
     }
 
     /// Runs an instruction on the device and on the host.
-    fn check(
-        &self,
-        device: &mut GpuDevice,
-        instr: usize,
-        op: &Op,
-    ) -> Result<Verdict, ExecError> {
+    fn check(&self, device: &mut GpuDevice, instr: usize, op: &Op) -> Result<Verdict, ExecError> {
         let Action::Launch { inputs, outputs, .. } = &self.plan.programs[0].instrs[instr].action
         else {
             unreachable!("a bench only launches");

@@ -65,7 +65,8 @@ impl Ring {
     /// Takes the smallest free buffer for a transfer of `len` bytes, or makes one.
     pub(super) fn take(&mut self, device: &wgpu::Device, len: u64) -> usize {
         self.reclaim();
-        let fits = |slot: &&(usize, &Slot)| slot.1.state == State::Free && len <= slot.1.buffer.size();
+        let fits =
+            |slot: &&(usize, &Slot)| slot.1.state == State::Free && len <= slot.1.buffer.size();
         let free = self.slots.iter().enumerate().collect::<Vec<_>>();
         let found = free.iter().filter(fits).min_by_key(|(_, slot)| slot.buffer.size());
         let index = match found {
@@ -123,7 +124,8 @@ impl Ring {
     /// Writes the bytes of an upload.
     pub(super) fn fill(&self, index: usize, bytes: &[u8], fault: &Fault) -> Result<(), ExecError> {
         let range = self.slots[index].buffer.get_mapped_range_mut(..bytes.len() as u64);
-        let mut view = range.map_err(|error| fault.failed(format!("no staging memory: {error}")))?;
+        let mut view =
+            range.map_err(|error| fault.failed(format!("no staging memory: {error}")))?;
         view.copy_from_slice(bytes);
         Ok(())
     }

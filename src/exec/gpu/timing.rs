@@ -53,7 +53,11 @@ impl Timer {
     }
 
     /// Where the pass of the next instruction writes its times.
-    pub(super) fn next(&mut self, rank: Rank, instr: usize) -> wgpu::ComputePassTimestampWrites<'_> {
+    pub(super) fn next(
+        &mut self,
+        rank: Rank,
+        instr: usize,
+    ) -> wgpu::ComputePassTimestampWrites<'_> {
         if self.open.last().is_none_or(|stamps| stamps.instrs.len() as u32 == STAMPED) {
             let stamps = self.free.pop().unwrap_or_else(|| self.create());
             self.open.push(stamps);
@@ -124,8 +128,9 @@ impl Timer {
             let bytes = 2 * stamps.instrs.len() as u64 * STAMP_BYTES;
             if let Ok(view) = stamps.read.get_mapped_range(..bytes) {
                 let (ticks, _) = view.as_chunks::<{ STAMP_BYTES as usize }>();
-                let nanos =
-                    |tick: &[u8; 8]| Nanos((u64::from_le_bytes(*tick) as f64 * self.nanos_per_tick) as u64);
+                let nanos = |tick: &[u8; 8]| {
+                    Nanos((u64::from_le_bytes(*tick) as f64 * self.nanos_per_tick) as u64)
+                };
                 for (&(rank, instr), pair) in stamps.instrs.iter().zip(ticks.chunks_exact(2)) {
                     let start = nanos(&pair[0]);
                     times.push((rank, instr, start, nanos(&pair[1]).max(start)));

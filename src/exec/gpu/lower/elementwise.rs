@@ -19,7 +19,12 @@ impl List<'_> {
         for range in chunks(op.len, self.elements_at_once()) {
             let len = range.len() as u32;
             let bindings = [inputs[0], inputs[1], outputs[0]].map(|x| x.slice(range.clone()));
-            self.push_line(KernelId::Add, params::Elementwise { len, ..Default::default() }, bindings, len);
+            self.push_line(
+                KernelId::Add,
+                params::Elementwise { len, ..Default::default() },
+                bindings,
+                len,
+            );
         }
     }
 
@@ -103,8 +108,7 @@ impl List<'_> {
     pub(super) fn sgd(&mut self, op: &optimizer::Sgd, inputs: &[Bound], outputs: &[Bound]) {
         for range in chunks(op.len, self.elements_at_once()) {
             let len = range.len() as u32;
-            let params =
-                params::Optimizer { len, clip_norm: op.clip_norm, ..Default::default() };
+            let params = params::Optimizer { len, clip_norm: op.clip_norm, ..Default::default() };
             let [g, w] = [inputs[0], outputs[0]].map(|x| x.slice(range.clone()));
             self.push_line(KernelId::Sgd, params, [g, inputs[1], inputs[2], w], len);
         }

@@ -86,12 +86,7 @@ impl List<'_> {
         };
         // Inputs beyond the count are bound to something and never read.
         let x = |index: usize| group.get(index).or(group.first()).copied().unwrap_or(sum);
-        self.push_line(
-            KernelId::SumRanks,
-            params,
-            [x(0), x(1), x(2), x(3), x(4), x(5), sum],
-            len,
-        );
+        self.push_line(KernelId::SumRanks, params, [x(0), x(1), x(2), x(3), x(4), x(5), sum], len);
     }
 
     pub(super) fn squared_norm(
@@ -119,11 +114,6 @@ impl List<'_> {
             ..Default::default()
         };
         let guard = if op.guard { inputs[1] } else { partials };
-        self.push(
-            KernelId::SquaredNormTotal,
-            params,
-            [partials, guard, outputs[0]],
-            [1, 1, 1],
-        );
+        self.push(KernelId::SquaredNormTotal, params, [partials, guard, outputs[0]], [1, 1, 1]);
     }
 }

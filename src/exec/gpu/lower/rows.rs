@@ -67,11 +67,8 @@ impl List<'_> {
         for rows in chunks(op.rows, most) {
             let tokens = inputs[0].slice(rows.clone());
             let links = Bound::Scratch { start: 0, len: 2 * rows.len() as u32 };
-            let params = params::Embedding {
-                rows: rows.len() as u32,
-                dim: op.dim,
-                ..Default::default()
-            };
+            let params =
+                params::Embedding { rows: rows.len() as u32, dim: op.dim, ..Default::default() };
             let groups = params.rows.div_ceil(COLUMNS);
             self.push(KernelId::EmbeddingLinks, params, [tokens, links], [groups, 1, 1]);
             for entries in chunks(op.vocab_len, most_entries) {
@@ -196,11 +193,8 @@ impl List<'_> {
     ) -> Result<(), Refusal> {
         let columns = self.columns(op.ffn)?;
         for rows in chunks(op.rows, self.rows_that_fit(2 * op.ffn)?) {
-            let params = params::SwiGlu {
-                rows: rows.len() as u32,
-                ffn: op.ffn,
-                ..Default::default()
-            };
+            let params =
+                params::SwiGlu { rows: rows.len() as u32, ffn: op.ffn, ..Default::default() };
             let bindings = [
                 inputs[0].slice(of_rows(&rows, 2 * op.ffn)),
                 outputs[0].slice(of_rows(&rows, op.ffn)),
@@ -218,11 +212,8 @@ impl List<'_> {
     ) -> Result<(), Refusal> {
         let columns = self.columns(op.ffn)?;
         for rows in chunks(op.rows, self.rows_that_fit(2 * op.ffn)?) {
-            let params = params::SwiGlu {
-                rows: rows.len() as u32,
-                ffn: op.ffn,
-                ..Default::default()
-            };
+            let params =
+                params::SwiGlu { rows: rows.len() as u32, ffn: op.ffn, ..Default::default() };
             let bindings = [
                 inputs[0].slice(of_rows(&rows, 2 * op.ffn)),
                 inputs[1].slice(of_rows(&rows, op.ffn)),
