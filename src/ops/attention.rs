@@ -9,7 +9,7 @@ use pulp::{Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
 use super::exp::exp;
-use super::lanes::{max, part_count, part_units, with_scratch};
+use super::lanes::{Fma, SHORT_LANES, fold_short, max, part_count, part_units, with_scratch};
 use super::panel::{Left, Out, Right, Sizes, padded, product, stride};
 use super::{Access, Args, Kernel, Signature};
 use crate::units::Flops;
@@ -236,14 +236,23 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Copies the head into a panel `[dim, seq]`.
+    /// Copies the head into a panel `[dim, seq]`, some positions at a time.
     #[inline(always)]
-    fn pack_transposed(&self, panel: &mut [f32]) {
-        let stride = panel.len() / self.dim;
-        let seq = (self.data.len() - self.start).div_ceil(self.step);
-        for position in 0..seq {
-            for (i, x) in self.row(position).iter().enumerate() {
-                panel[i * stride + position] = *x;
+    fn pack_transposed(&self, seq: usize, panel: &mut [f32]) {
+        const POSITIONS: usize = 8;
+        let stride = stride(seq);
+        let whole = seq / POSITIONS * POSITIONS;
+        for start in (0..whole).step_by(POSITIONS) {
+            let rows: [&[f32]; POSITIONS] = std::array::from_fn(|i| self.row(start + i));
+            for (column, panel) in panel.chunks_exact_mut(stride).enumerate() {
+                for (x, row) in panel[start..start + POSITIONS].iter_mut().zip(rows) {
+                    *x = row[column];
+                }
+            }
+        }
+        for position in whole..seq {
+            for (panel, x) in panel.chunks_exact_mut(stride).zip(self.row(position)) {
+                panel[position] = *x;
             }
         }
     }
@@ -280,7 +289,7 @@ impl WithSimd for Forward<'_> {
         let v = take(&mut scratch, seq * dim_stride);
         let scores = take(&mut scratch, QUERIES * seq_stride);
         let block_out = take(&mut scratch, QUERIES * dim_stride);
-        in_qkv(heads.key_column(kv_head)).pack_transposed(k_transposed);
+        in_qkv(heads.key_column(kv_head)).pack_transposed(seq, k_transposed);
         in_qkv(heads.value_column(kv_head)).pack(v);
 
         let out = Head::new(heads, &[], sequence, heads.out_width(), heads.query_column(head));
@@ -292,14 +301,14 @@ impl WithSimd for Forward<'_> {
                 Sizes { m: end - start, n: padded(end), k: dim },
                 q.left(start),
                 Right { data: k_transposed, stride: seq_stride },
-                &mut Out { data: scores, stride: seq_stride, add: false },
+                Out { data: scores, stride: seq_stride, add: false },
             );
             let mut totals = [0f32; QUERIES];
             for query in start..end {
                 let row = &mut scores[(query - start) * seq_stride..][..padded(end)];
                 row[query + 1..].fill(f32::NEG_INFINITY);
                 let max = max(row) * heads.scale();
-                let total = exponentials(row, heads.scale(), max);
+                let total = exponentials(Fma::of(simd), row, heads.scale(), max);
                 totals[query - start] = total;
                 let place = (query * heads.batch as usize + sequence) * heads.heads as usize;
                 let place = place + head as usize;
@@ -310,7 +319,7 @@ impl WithSimd for Forward<'_> {
                 Sizes { m: end - start, n: padded(dim), k: end },
                 Left { data: scores, row: seq_stride, column: 1 },
                 Right { data: v, stride: dim_stride },
-                &mut Out { data: block_out, stride: dim_stride, add: false },
+                Out { data: block_out, stride: dim_stride, add: false },
             );
             for query in start..end {
                 let share = 1.0 / totals[query - start];
@@ -324,16 +333,15 @@ impl WithSimd for Forward<'_> {
 
 /// Replaces each score by `exp(score · scale − shift)` and adds them up in a fixed order.
 #[inline(always)]
-fn exponentials(row: &mut [f32], scale: f32, shift: f32) -> f32 {
-    const LANES: usize = super::panel::COLUMNS;
-    let mut lanes = [0f32; LANES];
-    for chunk in row.as_chunks_mut::<LANES>().0 {
-        for lane in 0..LANES {
-            chunk[lane] = exp(chunk[lane] * scale - shift);
+fn exponentials(fma: Fma, row: &mut [f32], scale: f32, shift: f32) -> f32 {
+    let mut lanes = [0f32; SHORT_LANES];
+    for chunk in row.as_chunks_mut::<SHORT_LANES>().0 {
+        for lane in 0..SHORT_LANES {
+            chunk[lane] = exp(fma, fma.mul_add(chunk[lane], scale, -shift));
             lanes[lane] += chunk[lane];
         }
     }
-    lanes.iter().sum()
+    fold_short(lanes, |a, b| a + b)
 }
 
 /// Gradients of one key head of one sequence, and of all query heads that read it.
@@ -364,8 +372,8 @@ impl WithSimd for Backward<'_> {
         let d_k = take(&mut scratch, seq * dim_stride);
         let d_v = take(&mut scratch, seq * dim_stride);
         key.pack(k);
-        key.pack_transposed(k_transposed);
-        value.pack_transposed(v_transposed);
+        key.pack_transposed(seq, k_transposed);
+        value.pack_transposed(seq, v_transposed);
         d_k.fill(0.0);
         d_v.fill(0.0);
         let mut query = QueryGrad {
@@ -375,14 +383,14 @@ impl WithSimd for Backward<'_> {
             k: Right { data: k, stride: dim_stride },
             k_transposed: Right { data: k_transposed, stride: seq_stride },
             v_transposed: Right { data: v_transposed, stride: seq_stride },
-            d_k: Out { data: d_k, stride: dim_stride, add: true },
-            d_v: Out { data: d_v, stride: dim_stride, add: true },
+            d_k,
+            d_v,
             scratch,
         };
         for head in (0..heads.heads).filter(|&head| heads.kv_head(head) == kv_head) {
             query.add(simd, head);
         }
-        for (head, gradient) in [(key, query.d_k.data), (value, query.d_v.data)] {
+        for (head, gradient) in [(key, query.d_k), (value, query.d_v)] {
             for (position, row) in gradient.chunks_exact(dim_stride).enumerate() {
                 args.out(0, head.range(position)).copy_from_slice(&row[..dim]);
             }
@@ -398,8 +406,8 @@ struct QueryGrad<'a> {
     k: Right<'a>,
     k_transposed: Right<'a>,
     v_transposed: Right<'a>,
-    d_k: Out<'a>,
-    d_v: Out<'a>,
+    d_k: &'a mut [f32],
+    d_v: &'a mut [f32],
     scratch: &'a mut [f32],
 }
 
@@ -426,33 +434,26 @@ impl QueryGrad<'_> {
             let end = seq.min(start + QUERIES);
             let scores = Sizes { m: end - start, n: padded(end), k: dim };
             let in_scores = |data| Out { data, stride: seq_stride, add: false };
-            product(
-                simd,
-                scores,
-                query.left(start),
-                self.k_transposed,
-                &mut in_scores(probabilities),
-            );
-            product(simd, scores, d_out.left(start), self.v_transposed, &mut in_scores(d_scores));
+            product(simd, scores, query.left(start), self.k_transposed, in_scores(probabilities));
+            product(simd, scores, d_out.left(start), self.v_transposed, in_scores(d_scores));
             for position in start..end {
-                let row =
-                    (position - start) * seq_stride..(position - start) * seq_stride + padded(end);
+                let row = (position - start) * seq_stride;
+                let row = row..row + padded(end);
+                let (p, d_p) = (&mut probabilities[row.clone()], &mut d_scores[row]);
                 let place = (position * heads.batch as usize + sequence) * heads.heads as usize;
-                score_gradient(
-                    &mut probabilities[row.clone()],
-                    &mut d_scores[row],
-                    position + 1,
-                    heads.scale(),
-                    lse[place + head as usize],
-                    dot(out.row(position), d_out.row(position)),
-                );
+                let lse = lse[place + head as usize];
+                let delta = dot(out.row(position), d_out.row(position));
+                score_gradient(Fma::of(simd), p, d_p, heads.scale(), lse, delta);
+                // Keys that the query does not see, and padding.
+                p[position + 1..].fill(0.0);
+                d_p[position + 1..].fill(0.0);
             }
             product(
                 simd,
                 Sizes { m: end - start, n: padded(dim), k: end },
                 Left { data: d_scores, row: seq_stride, column: 1 },
                 self.k,
-                &mut Out { data: d_q, stride: dim_stride, add: false },
+                Out { data: d_q, stride: dim_stride, add: false },
             );
             for position in start..end {
                 let row = &d_q[(position - start) * dim_stride..][..dim];
@@ -460,10 +461,11 @@ impl QueryGrad<'_> {
             }
             let keys = Sizes { m: end, n: padded(dim), k: end - start };
             for (left, right, out) in
-                [(&*d_scores, &*q, &mut self.d_k), (&*probabilities, &*d_o, &mut self.d_v)]
+                [(&*d_scores, &*q, &mut *self.d_k), (&*probabilities, &*d_o, &mut *self.d_v)]
             {
                 let left = Left { data: left, row: 1, column: seq_stride };
                 let right = Right { data: &right[start * dim_stride..], stride: dim_stride };
+                let out = Out { data: out, stride: dim_stride, add: true };
                 product(simd, keys, left, right, out);
             }
         }
@@ -473,20 +475,11 @@ impl QueryGrad<'_> {
 /// Turns a row of scores into probabilities `p` and a row of `d_p` into the gradient of the scores:
 /// `p · (d_p − delta) · scale`, where `delta` = `Σ p · d_p` = `out · d_out`.
 #[inline(always)]
-fn score_gradient(
-    row: &mut [f32],
-    d_row: &mut [f32],
-    keys: usize,
-    scale: f32,
-    lse: f32,
-    delta: f32,
-) {
-    for (p, d) in row.iter_mut().zip(&mut *d_row) {
-        *p = exp(*p * scale - lse);
+fn score_gradient(fma: Fma, row: &mut [f32], d_row: &mut [f32], scale: f32, lse: f32, delta: f32) {
+    for (p, d) in row.iter_mut().zip(d_row) {
+        *p = exp(fma, fma.mul_add(*p, scale, -lse));
         *d = *p * (*d - delta) * scale;
     }
-    row[keys..].fill(0.0);
-    d_row[keys..].fill(0.0);
 }
 
 /// `Σ a · b`, in a fixed order.

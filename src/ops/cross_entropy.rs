@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::exp::exp;
-use super::lanes::{elements, max, part_count, part_units, sum, vectorized};
+use super::lanes::{elements, max, part_count, part_units, sum, vectorized_fma};
 use super::{Access, Args, Kernel, Scalar, Signature, assign_or_add};
 use crate::shape::DType;
 use crate::units::Flops;
@@ -55,9 +55,9 @@ impl Kernel for LossStats {
         let logits = &args.f32(0)[elements(&rows, columns)];
         let labels = &args.i32(1)[rows.clone()];
         let (stats, _) = args.out(0, elements(&rows, 3)).as_chunks_mut::<3>();
-        vectorized(
+        vectorized_fma(
             #[inline(always)]
-            || {
+            |fma| {
                 for (i, stats) in stats.iter_mut().enumerate() {
                     let logits = &logits[i * columns..][..columns];
                     let max = max(logits);
@@ -67,7 +67,7 @@ impl Kernel for LossStats {
                     let total = sum(
                         [logits],
                         #[inline(always)]
-                        |[x]| exp(x - shift),
+                        |[x]| exp(fma, x - shift),
                     );
                     let label = local_label(labels[i], self.vocab_start, self.vocab_len);
                     *stats = [max, total as f32, label.map_or(0.0, |label| logits[label])];
@@ -108,21 +108,28 @@ impl Kernel for LossMerge {
         let rows = self.rows as usize;
         let (stats, _) = args.f32(0).as_chunks::<3>();
         let (merged, _) = args.out_all(0).as_chunks_mut::<2>();
-        let mut loss = 0.0;
-        for (row, (merged, &label)) in merged.iter_mut().zip(args.i32(1)).enumerate() {
-            let slices = stats[row..].iter().step_by(rows);
-            let larger = |a: f32, b: f32| if b > a { b } else { a };
-            let max = slices.clone().fold(f32::NEG_INFINITY, |max, stats| larger(max, stats[0]));
-            let (mut total, mut target) = (0f32, 0f32);
-            for [slice_max, slice_total, slice_target] in slices {
-                total += slice_total * exp(slice_max - max);
-                target += slice_target;
-            }
-            *merged = [max, total];
-            if label != IGNORED {
-                loss += f64::from(max) + f64::from(total).ln() - f64::from(target);
-            }
-        }
+        let loss = vectorized_fma(
+            #[inline(always)]
+            |fma| {
+                let mut loss = 0.0;
+                for (row, (merged, &label)) in merged.iter_mut().zip(args.i32(1)).enumerate() {
+                    let slices = stats[row..].iter().step_by(rows);
+                    let larger = |a: f32, b: f32| if b > a { b } else { a };
+                    let max =
+                        slices.clone().fold(f32::NEG_INFINITY, |max, stats| larger(max, stats[0]));
+                    let (mut total, mut target) = (0f32, 0f32);
+                    for [slice_max, slice_total, slice_target] in slices {
+                        total += slice_total * exp(fma, slice_max - max);
+                        target += slice_target;
+                    }
+                    *merged = [max, total];
+                    if label != IGNORED {
+                        loss += f64::from(max) + f64::from(total).ln() - f64::from(target);
+                    }
+                }
+                loss
+            },
+        );
         let loss_sum = &mut args.out_all(1)[0];
         *loss_sum = if self.accumulate { *loss_sum + loss as f32 } else { loss as f32 };
     }
@@ -164,9 +171,9 @@ impl Kernel for LossGrad {
         let labels = &args.i32(1)[rows.clone()];
         let weight = args.f32(2)[Scalar::InverseValidLabels as usize];
         let logits = args.out(0, elements(&rows, columns));
-        vectorized(
+        vectorized_fma(
             #[inline(always)]
-            || {
+            |fma| {
                 for (i, [max, total]) in merged.iter().enumerate() {
                     let logits = &mut logits[i * columns..][..columns];
                     if labels[i] == IGNORED {
@@ -174,7 +181,7 @@ impl Kernel for LossGrad {
                         continue;
                     }
                     let share = weight / total;
-                    logits.iter_mut().for_each(|x| *x = exp(*x - max) * share);
+                    logits.iter_mut().for_each(|x| *x = exp(fma, *x - max) * share);
                     if let Some(label) = local_label(labels[i], self.vocab_start, self.vocab_len) {
                         logits[label] -= weight;
                     }

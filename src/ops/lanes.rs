@@ -1,7 +1,7 @@
 //! What the host kernels share: vector code, sums of fixed order, and the cut into parts.
 //!
-//! Rust never fuses or reorders floating-point arithmetic, so plain loops give the same bits with
-//! whatever vectors the machine has. Sums run in a fixed number of lanes, which the compiler keeps
+//! Rust never fuses or reorders floating-point arithmetic by itself, so a plain loop gives an element
+//! the same bits wherever it lies in a vector. Sums run in a fixed number of lanes, which the compiler keeps
 //! in registers, and the lanes are added in a fixed order.
 
 use std::cell::RefCell;
@@ -16,11 +16,52 @@ const SUM_BLOCK: usize = 1024;
 /// Lanes of a sum: four vectors of eight, so that additions do not wait for each other.
 const LANES: usize = 32;
 
+/// Lanes for rows so short that joining the lanes counts.
+pub(super) const SHORT_LANES: usize = 16;
+
 /// Runs `work`, whose loops are compiled for the widest vectors of the machine. `work` and all
 /// that it calls must be `#[inline(always)]`.
 #[inline(always)]
 pub(super) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(work)
+}
+
+/// As [`vectorized`], for work that uses [`Fma`].
+#[inline(always)]
+pub(super) fn vectorized_fma<R>(work: impl FnOnce(Fma) -> R) -> R {
+    struct Work<F>(F);
+    impl<R, F: FnOnce(Fma) -> R> pulp::WithSimd for Work<F> {
+        type Output = R;
+        #[inline(always)]
+        fn with_simd<S: pulp::Simd>(self, simd: S) -> R {
+            self.0(Fma::of(simd))
+        }
+    }
+    pulp::Arch::new().dispatch(Work(work))
+}
+
+/// Multiplies and adds, with one rounding where the machine has an instruction for that. A constant
+/// once it is inlined, so that nothing branches on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fma {
+    fused: bool,
+}
+
+impl Fma {
+    /// What code compiled for `S` can do.
+    #[inline(always)]
+    pub(super) fn of<S: pulp::Simd>(_simd: S) -> Self {
+        // The vector sets of both architectures hold the instruction; without it, `mul_add` is a
+        // slow call.
+        let has_instruction = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+        Self { fused: !S::IS_SCALAR && has_instruction }
+    }
+
+    /// `a · b + c`.
+    #[inline(always)]
+    pub(super) fn mul_add(self, a: f32, b: f32, c: f32) -> f32 {
+        if self.fused { a.mul_add(b, c) } else { a * b + c }
+    }
 }
 
 /// Parts of `count` equal units of `size` elements each; a part holds at least one unit.
@@ -58,9 +99,13 @@ pub(super) fn sum<const N: usize>(x: [&[f32]; N], term: impl Fn([f32; N]) -> f32
         let chunks = blocks.map(|x| x.as_chunks::<LANES>());
         let mut lanes = [0f32; LANES];
         for i in 0..chunks[0].0.len() {
-            let chunk = chunks.map(|(chunks, _)| &chunks[i]);
+            // Terms and additions in loops of their own: both are vectorized.
+            let mut terms = [0f32; LANES];
             for lane in 0..LANES {
-                lanes[lane] += term(chunk.map(|x| x[lane]));
+                terms[lane] = term(std::array::from_fn(|input| chunks[input].0[i][lane]));
+            }
+            for lane in 0..LANES {
+                lanes[lane] += terms[lane];
             }
         }
         for lane in 0..chunks[0].1.len() {
@@ -89,14 +134,30 @@ fn fold_lanes(lanes: [f32; LANES]) -> f64 {
 #[inline(always)]
 pub(super) fn max(x: &[f32]) -> f32 {
     let larger = |a: f32, b: f32| if b > a { b } else { a };
-    let mut lanes = [f32::NEG_INFINITY; LANES];
-    let (chunks, rest) = x.as_chunks::<LANES>();
+    let mut lanes = [f32::NEG_INFINITY; SHORT_LANES];
+    let (chunks, rest) = x.as_chunks::<SHORT_LANES>();
     for chunk in chunks {
-        for lane in 0..LANES {
+        for lane in 0..SHORT_LANES {
             lanes[lane] = larger(lanes[lane], chunk[lane]);
         }
     }
-    lanes.into_iter().chain(rest.iter().copied()).fold(f32::NEG_INFINITY, larger)
+    for (lane, &x) in lanes.iter_mut().zip(rest) {
+        *lane = larger(*lane, x);
+    }
+    fold_short(lanes, larger)
+}
+
+/// All lanes, halves onto halves.
+#[inline(always)]
+pub(super) fn fold_short(mut lanes: [f32; SHORT_LANES], join: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut half = SHORT_LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            lanes[lane] = join(lanes[lane], lanes[lane + half]);
+        }
+        half /= 2;
+    }
+    lanes[0]
 }
 
 /// Runs `work` with scratch memory of this thread: `len` elements of any contents, aligned to a

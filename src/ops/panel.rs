@@ -5,13 +5,10 @@
 //! Every element is summed in ascending order of the inner index, by fused multiply-adds where the
 //! machine has them, so its bits do not depend on the width of vectors or on its neighbours.
 
-use pulp::Simd;
+use pulp::{Simd, WithSimd};
 
 /// Panels are padded to a multiple of this many columns: one cache line.
 pub(super) const COLUMNS: usize = 16;
-
-/// Rows that are computed together in registers.
-const ROWS: usize = 4;
 
 /// Columns rounded up to whole cache lines.
 pub(super) fn padded(columns: usize) -> usize {
@@ -73,45 +70,91 @@ pub(super) fn product<S: Simd>(
     sizes: Sizes,
     left: Left<'_>,
     right: Right<'_>,
-    out: &mut Out<'_>,
+    out: Out<'_>,
 ) {
-    debug_assert_eq!(sizes.n % COLUMNS, 0, "panels are padded");
-    let wide = 2 * S::F32_LANES;
-    let mut column = 0;
-    while column < sizes.n {
-        let columns = wide.min(sizes.n - column);
-        let right = Right { data: &right.data[column.min(right.data.len())..], ..right };
-        let mut row = 0;
-        while row < sizes.m {
-            let rows = ROWS.min(sizes.m - row);
-            let left = Left { data: &left.data[row * left.row..], ..left };
-            let data = &mut out.data[row * out.stride + column..];
-            let mut out = Out { data, ..*out };
-            match (rows, columns == wide) {
-                (4, true) => tile::<S, 4, 2>(simd, sizes.k, left, right, &mut out),
-                (3, true) => tile::<S, 3, 2>(simd, sizes.k, left, right, &mut out),
-                (2, true) => tile::<S, 2, 2>(simd, sizes.k, left, right, &mut out),
-                (1, true) => tile::<S, 1, 2>(simd, sizes.k, left, right, &mut out),
-                (4, false) => tile::<S, 4, 1>(simd, sizes.k, left, right, &mut out),
-                (3, false) => tile::<S, 3, 1>(simd, sizes.k, left, right, &mut out),
-                (2, false) => tile::<S, 2, 1>(simd, sizes.k, left, right, &mut out),
-                _ => tile::<S, 1, 1>(simd, sizes.k, left, right, &mut out),
-            }
-            row += rows;
+    // A function of its own, so that the registers belong to the inner loops alone.
+    simd.vectorize(Product { sizes, left, right, out });
+}
+
+struct Product<'a> {
+    sizes: Sizes,
+    left: Left<'a>,
+    right: Right<'a>,
+    out: Out<'a>,
+}
+
+impl WithSimd for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // The two layouts in use, each with its constant known to the inner loops.
+        if self.left.row == 1 {
+            let left = Left { row: 1, ..self.left };
+            Self { left, ..self }.panels(simd);
+        } else {
+            let left = Left { column: 1, ..self.left };
+            Self { left, ..self }.panels(simd);
         }
-        column += columns;
     }
 }
 
-/// `R` rows and `V` vectors of columns, held in registers over the whole sum.
+impl Product<'_> {
+    #[inline(always)]
+    fn panels<S: Simd>(self, simd: S) {
+        let Self { sizes, left, right, mut out } = self;
+        debug_assert_eq!(sizes.n % COLUMNS, 0, "panels are padded");
+        let wide = 2 * S::F32_LANES;
+        let mut column = 0;
+        while column < sizes.n {
+            let right = Right { data: right.data.get(column..).unwrap_or_default(), ..right };
+            let data = &mut out.data[column..];
+            let out = Out { data, ..out };
+            if sizes.n - column >= wide {
+                panel::<S, 2>(simd, sizes, left, right, out);
+                column += wide;
+            } else {
+                panel::<S, 1>(simd, sizes, left, right, out);
+                column += S::F32_LANES;
+            }
+        }
+    }
+}
+
+/// All rows of `V` vectors of columns.
+#[inline(always)]
+fn panel<S: Simd, const V: usize>(
+    simd: S,
+    sizes: Sizes,
+    left: Left<'_>,
+    right: Right<'_>,
+    out: Out<'_>,
+) {
+    let mut row = 0;
+    while row < sizes.m {
+        let left = Left { data: &left.data[row * left.row..], ..left };
+        let data = &mut out.data[row * out.stride..];
+        let out = Out { data, ..out };
+        row += match sizes.m - row {
+            1 => tile::<S, 1, V>(simd, sizes.k, left, right, out),
+            2 => tile::<S, 2, V>(simd, sizes.k, left, right, out),
+            3 => tile::<S, 3, V>(simd, sizes.k, left, right, out),
+            4 => tile::<S, 4, V>(simd, sizes.k, left, right, out),
+            5 => tile::<S, 5, V>(simd, sizes.k, left, right, out),
+            _ => tile::<S, 6, V>(simd, sizes.k, left, right, out),
+        };
+    }
+}
+
+/// `R` rows of `V` vectors, held in registers over the whole sum; gives back `R`.
 #[inline(always)]
 fn tile<S: Simd, const R: usize, const V: usize>(
     simd: S,
     k: usize,
     left: Left<'_>,
     right: Right<'_>,
-    out: &mut Out<'_>,
-) {
+    out: Out<'_>,
+) -> usize {
     let width = V * S::F32_LANES;
     let mut sums = [[simd.splat_f32s(0.0); V]; R];
     for l in 0..k {
@@ -130,27 +173,13 @@ fn tile<S: Simd, const R: usize, const V: usize>(
             vectors[v] = if out.add { simd.add_f32s(vectors[v], sums[v]) } else { sums[v] };
         }
     }
+    R
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ops::testing::{Random, assert_close, bits, wide};
-
-    struct Product<'a> {
-        sizes: Sizes,
-        left: Left<'a>,
-        right: Right<'a>,
-        out: Out<'a>,
-    }
-
-    impl pulp::WithSimd for Product<'_> {
-        type Output = ();
-        #[inline(always)]
-        fn with_simd<S: Simd>(mut self, simd: S) {
-            product(simd, self.sizes, self.left, self.right, &mut self.out);
-        }
-    }
 
     #[test]
     fn products_of_ragged_sizes_equal_the_definition() {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::exp::exp;
-use super::lanes::{elements, part_count, part_units, vectorized};
+use super::lanes::{Fma, elements, part_count, part_units, vectorized_fma};
 use super::{Access, Args, Kernel, Signature};
 use crate::units::Flops;
 
@@ -35,14 +35,14 @@ impl Kernel for SwiGlu {
         let rows = part_units(self.rows, self.ffn, part);
         let gate_up = &args.f32(0)[elements(&rows, 2 * ffn)];
         let act = args.out(0, elements(&rows, ffn));
-        vectorized(
+        vectorized_fma(
             #[inline(always)]
-            || {
+            |fma| {
                 for i in 0..rows.len() {
                     let (gate, up) = gate_up[2 * i * ffn..][..2 * ffn].split_at(ffn);
                     let act = &mut act[i * ffn..][..ffn];
                     for ((act, gate), up) in act.iter_mut().zip(gate).zip(up) {
-                        *act = gate * sigmoid(*gate).0 * up;
+                        *act = gate * sigmoid(fma, *gate).0 * up;
                     }
                 }
             },
@@ -83,16 +83,16 @@ impl Kernel for SwiGluGrad {
         let gate_up = &args.f32(0)[elements(&rows, 2 * ffn)];
         let d_act = &args.f32(1)[elements(&rows, ffn)];
         let d_gate_up = args.out(0, elements(&rows, 2 * ffn));
-        vectorized(
+        vectorized_fma(
             #[inline(always)]
-            || {
+            |fma| {
                 for i in 0..rows.len() {
                     let (gate, up) = gate_up[2 * i * ffn..][..2 * ffn].split_at(ffn);
                     let (d_gate, d_up) = d_gate_up[2 * i * ffn..][..2 * ffn].split_at_mut(ffn);
                     let inputs = d_act[i * ffn..][..ffn].iter().zip(gate).zip(up);
                     for ((d_gate, d_up), ((d, gate), up)) in d_gate.iter_mut().zip(d_up).zip(inputs)
                     {
-                        let (sigmoid, rest) = sigmoid(*gate);
+                        let (sigmoid, rest) = sigmoid(fma, *gate);
                         let silu = gate * sigmoid;
                         *d_up = d * silu;
                         // silu' = σ + gate σ (1 − σ)
@@ -106,8 +106,8 @@ impl Kernel for SwiGluGrad {
 
 /// `σ = 1 / (1 + e⁻ˣ)` and `1 − σ`, both to the last place.
 #[inline(always)]
-fn sigmoid(x: f32) -> (f32, f32) {
-    let e = exp(-x);
+fn sigmoid(fma: Fma, x: f32) -> (f32, f32) {
+    let e = exp(fma, -x);
     let sigmoid = 1.0 / (1.0 + e);
     (sigmoid, if e == f32::INFINITY { 1.0 } else { e * sigmoid })
 }
