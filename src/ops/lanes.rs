@@ -101,12 +101,10 @@ pub(super) fn sum<const N: usize>(x: [&[f32]; N], term: impl Fn([f32; N]) -> f32
         for i in 0..chunks[0].0.len() {
             // Terms and additions in loops of their own: both are vectorized.
             let mut terms = [0f32; LANES];
-            for lane in 0..LANES {
-                terms[lane] = term(std::array::from_fn(|input| chunks[input].0[i][lane]));
+            for (lane, value) in terms.iter_mut().enumerate() {
+                *value = term(std::array::from_fn(|input| chunks[input].0[i][lane]));
             }
-            for lane in 0..LANES {
-                lanes[lane] += terms[lane];
-            }
+            lanes.iter_mut().zip(terms).for_each(|(lane, term)| *lane += term);
         }
         for lane in 0..chunks[0].1.len() {
             lanes[lane] += term(chunks.map(|(_, rest)| rest[lane]));

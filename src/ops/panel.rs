@@ -102,7 +102,7 @@ impl WithSimd for Product<'_> {
 impl Product<'_> {
     #[inline(always)]
     fn panels<S: Simd>(self, simd: S) {
-        let Self { sizes, left, right, mut out } = self;
+        let Self { sizes, left, right, out } = self;
         debug_assert_eq!(sizes.n % COLUMNS, 0, "panels are padded");
         let wide = 2 * S::F32_LANES;
         let mut column = 0;
