@@ -129,7 +129,8 @@ pub(crate) fn gpipe(p: u32, m: u32) -> Vec<Vec<Pass>> {
     (0..p).map(|_| (0..m).map(Pass::F).chain((0..m).map(Pass::B)).collect()).collect()
 }
 
-/// The rows of 1F1B: stage `s` runs `p − 1 − s` forwards, then one forward and one backward in turn.
+/// The rows of 1F1B: stage `s` runs `p − 1 − s` forwards, then one forward and one backward in
+/// turn.
 pub(crate) fn one_f_one_b(p: u32, m: u32) -> Vec<Vec<Pass>> {
     let row = |stage: u32| {
         let warm = (p - 1 - stage).min(m);

@@ -42,7 +42,8 @@ impl Links {
 pub enum SimError {
     /// The durations are not those of the Plan.
     #[error(
-        "rank {rank} has {expected} instructions, but {found} durations were given. Measure this Plan, or replay the one that was measured"
+        "rank {rank} has {expected} instructions, but {found} durations were given. \
+         Measure this Plan, or replay the one that was measured"
     )]
     Durations {
         /// Which rank.

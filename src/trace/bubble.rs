@@ -74,7 +74,8 @@ pub fn formula_waiting_over_span(p: u32, m: u32) -> f64 {
     f64::from(p - 1) / f64::from(m + p - 1)
 }
 
-/// The textbook waiting of a pipeline of `p` equal stages with `m` microbatches, relative to its work.
+/// The textbook waiting of a pipeline of `p` equal stages with `m` microbatches, relative to its
+/// work.
 pub fn formula_waiting_over_ideal(p: u32, m: u32) -> f64 {
     f64::from(p - 1) / f64::from(m)
 }

@@ -150,7 +150,12 @@ pub fn explain(plan: &Plan, order: &Order, graph: &Graph, cycle: &[u32]) -> Vec<
 }
 
 /// The rank in which `node` waits for `earlier`, and the two instructions there.
-fn wait_between(order: &Order, graph: &Graph, node: u32, earlier: u32) -> (Rank, u32, u32) {
+pub(super) fn wait_between(
+    order: &Order,
+    graph: &Graph,
+    node: u32,
+    earlier: u32,
+) -> (Rank, u32, u32) {
     let [node, earlier] = [node, earlier].map(|node| graph.nodes[node as usize]);
     for (rank, instr) in node.instrs() {
         for before in earlier.instrs().filter(|(other, _)| *other == rank).map(|(_, i)| i) {

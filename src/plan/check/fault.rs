@@ -165,7 +165,8 @@ pub enum FaultKind {
     },
     /// A send without a receive.
     #[error(
-        "sends {len} elements of {label} to rank {to} (tag {tag}), but rank {to} never receives them"
+        "sends {len} elements of {label} to rank {to} (tag {tag}), \
+         but rank {to} never receives them"
     )]
     UnmatchedSend {
         /// Label of the buffer.
@@ -179,7 +180,8 @@ pub enum FaultKind {
     },
     /// A receive without a send.
     #[error(
-        "waits for {len} elements into {label} from rank {from} (tag {tag}), but rank {from} never sends them"
+        "waits for {len} elements into {label} from rank {from} (tag {tag}), \
+         but rank {from} never sends them"
     )]
     UnmatchedRecv {
         /// Label of the buffer.
@@ -193,7 +195,8 @@ pub enum FaultKind {
     },
     /// A message whose halves differ in length, type or hops.
     #[error(
-        "sends {sent} of {label} to rank {to} (tag {tag}), but rank {to} #{recv} receives {received} into {into}"
+        "sends {sent} of {label} to rank {to} (tag {tag}), \
+         but rank {to} #{recv} receives {received} into {into}"
     )]
     MessageMismatch {
         /// Label of the sent buffer.

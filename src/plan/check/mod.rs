@@ -1,7 +1,8 @@
 //! Proves that a Plan is sound, or names all its faults with rank and instruction.
 //!
-//! [`check()`] never runs anything: it reads the Plan once and the step's graph once. [`cycle`] finds
-//! out who waits for whom; messages, memory contents and owned pieces each have a file of their own.
+//! [`check()`] never runs anything: it reads the Plan once and the step's graph once. [`cycle`]
+//! finds out who waits for whom; messages, memory contents and owned pieces each have a file of
+//! their own.
 
 mod contents;
 pub mod cycle;
@@ -50,7 +51,8 @@ fn check_cycle(plan: &Plan, order: &Order, faults: &mut Faults) {
         let lines = cycle::explain(plan, order, &graph, &cycle);
         let nodes = cycle.iter().map(|node| graph.nodes[*node as usize]);
         let instrs: Vec<_> = nodes.flat_map(order::Node::instrs).collect();
-        let (rank, instr) = instrs[0];
+        let next = cycle.get(1).unwrap_or(&cycle[0]);
+        let (rank, instr, _) = cycle::wait_between(order, &graph, cycle[0], *next);
         faults.add(Some(rank), Some(instr), FaultKind::Cycle { lines, instrs });
     }
 }
@@ -108,7 +110,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn expect_faults(plan: &Plan, expected: Expect) {
-        let faults: Vec<String> = check(plan).iter().map(Fault::to_string).collect();
+        // One line for each fault, and for each wait of a cycle.
+        let text = |fault: &Fault| fault.to_string().replace("; ", ";\n    ");
+        let faults: Vec<String> = check(plan).iter().map(text).collect();
         expected.assert_eq(&faults.join("\n"));
     }
 
@@ -142,9 +146,9 @@ mod tests {
         }
         expect_faults(
             &sample.plan,
-            expect![
-                "rank 1 #1 hangs: rank 0 #2 recv x from rank 1 (8 f32, tag 1) waits for #1 send x to rank 1 (8 f32, tag 0), which reads x before its place is written again; its other half rank 1 #2 recv x from rank 0 (8 f32, tag 0) waits for #1 send x to rank 0 (8 f32, tag 1), which reads x before its place is written again"
-            ],
+            expect![[r#"
+                rank 0 #2 hangs: rank 0 #2 recv x from rank 1 (8 f32, tag 1) waits for #1 send x to rank 1 (8 f32, tag 0), which reads x before its place is written again;
+                    its other half rank 1 #2 recv x from rank 0 (8 f32, tag 0) waits for #1 send x to rank 0 (8 f32, tag 1), which reads x before its place is written again"#]],
         );
     }
 
@@ -166,9 +170,9 @@ mod tests {
         }
         expect_faults(
             &sample.plan,
-            expect![
-                "rank 2 #4 hangs: rank 1 #5 recv pair from rank 2 (8 f32, tag 7) waits for #4 send pair to rank 2 (8 f32, tag 7), which reads pair before its place is written again; its other half rank 2 #5 recv pair from rank 1 (8 f32, tag 7) waits for #4 send pair to rank 1 (8 f32, tag 7), which reads pair before its place is written again"
-            ],
+            expect![[r#"
+                rank 1 #5 hangs: rank 1 #5 recv pair from rank 2 (8 f32, tag 7) waits for #4 send pair to rank 2 (8 f32, tag 7), which reads pair before its place is written again;
+                    its other half rank 2 #5 recv pair from rank 1 (8 f32, tag 7) waits for #4 send pair to rank 1 (8 f32, tag 7), which reads pair before its place is written again"#]],
         );
     }
 
@@ -209,9 +213,10 @@ mod tests {
         expect_faults(
             &plan,
             expect![[r#"
-            rank 0 #1 is a send in lane pp>1; it belongs into a lane to rank 7
-            rank 0 #1 exchanges y.m0 with rank 7, but the Plan has 2 ranks
-            rank 1 #0 waits for 64 elements into x.m0 from rank 0 (tag 99), but rank 0 never sends them"#]],
+                rank 0 #1 is a send in lane pp>1;
+                    it belongs into a lane to rank 7
+                rank 0 #1 exchanges y.m0 with rank 7, but the Plan has 2 ranks
+                rank 1 #0 waits for 64 elements into x.m0 from rank 0 (tag 99), but rank 0 never sends them"#]],
         );
     }
 
@@ -248,7 +253,9 @@ mod tests {
         });
         expect_faults(
             &foreign,
-            expect!["rank 1 #1 uses w of rank 0; a rank only touches its own buffers"],
+            expect![[r#"
+                rank 1 #1 uses w of rank 0;
+                    a rank only touches its own buffers"#]],
         );
         let overlapping = changed(|plan| {
             let Action::Launch { inputs, outputs, .. } = action(plan, 1, 1) else {
@@ -300,12 +307,17 @@ mod tests {
         expect_faults(
             &plan,
             expect![[r#"
-            rank 0 #0 is a launch in lane posted; it belongs into compute or reduce
-            rank 0 #1 is a send in lane pp>0; it belongs into a lane to rank 1
-            rank 0 #1 stands for 3 messages in a row; a Plan that runs has 1 everywhere
-            rank 1 #0 is a receive in lane compute; it belongs into posted
-            rank 1 #0 stands for 2 messages in a row; a Plan that runs has 1 everywhere
-            rank 0 #1 sends 64 f32 in 3 hops of y.m0 to rank 1 (tag 0), but rank 1 #0 receives 64 f32 in 2 hops into x.m0"#]],
+                rank 0 #0 is a launch in lane posted;
+                    it belongs into compute or reduce
+                rank 0 #1 is a send in lane pp>0;
+                    it belongs into a lane to rank 1
+                rank 0 #1 stands for 3 messages in a row;
+                    a Plan that runs has 1 everywhere
+                rank 1 #0 is a receive in lane compute;
+                    it belongs into posted
+                rank 1 #0 stands for 2 messages in a row;
+                    a Plan that runs has 1 everywhere
+                rank 0 #1 sends 64 f32 in 3 hops of y.m0 to rank 1 (tag 0), but rank 1 #0 receives 64 f32 in 2 hops into x.m0"#]],
         );
     }
 

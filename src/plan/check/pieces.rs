@@ -71,7 +71,8 @@ fn misfit(plan: &Plan, decl: &BufferDecl, piece: &Piece) -> Option<String> {
     outside.then(|| format!("its elements end at {end}, the buffer at {}", decl.len))
 }
 
-/// The elements of a piece that fits as rectangles: the rest of a row, whole rows, the start of a row.
+/// The elements of a piece that fits, as rectangles: the rest of a row, whole rows, the start of a
+/// row.
 fn rects_of<'a>(decl: &'a BufferDecl, piece: &Piece) -> Vec<Rect<'a>> {
     let [row, col, width] =
         [piece.rows.start, piece.cols.start, piece.cols.end - piece.cols.start].map(u64::from);

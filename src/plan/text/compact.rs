@@ -37,7 +37,7 @@ pub(super) fn parse<T: DeserializeOwned>(
 ) -> Result<T, TextError> {
     let start = cursor.clone();
     let value = read_top(cursor)?;
-    serde_json::from_value(value).map_err(|error| start.error(&format!("{expected} ({error})")))
+    serde_json::from_value(value).map_err(|error| why(&start, expected, &error))
 }
 
 /// Reads what [`print_op`] wrote.
@@ -52,13 +52,20 @@ pub(super) fn parse_op(cursor: &mut Cursor<'_>) -> Result<Op, TextError> {
         }
     }
     let mut op: Op = serde_json::from_value(value)
-        .map_err(|error| start.error(&format!("an op such as Add(len=8) ({error})")))?;
+        .map_err(|error| why(&start, "an op such as Add(len=8)", &error))?;
     match (special, free_float(&mut op)) {
         (Some(number), Some((_, slot))) => *slot = number,
         (Some(_), None) => return Err(start.error("an op with finite parameters")),
         (None, _) => {}
     }
     Ok(op)
+}
+
+/// The error with serde's reason, without its list of all possible words.
+fn why(at: &Cursor<'_>, expected: &str, error: &serde_json::Error) -> TextError {
+    let reason = error.to_string();
+    let reason = reason.split_once(", expected one of").map_or(&*reason, |(reason, _)| reason);
+    at.error(&format!("{expected} ({reason})"))
 }
 
 /// The one parameter of an op that may be anything, also not finite.

@@ -16,13 +16,13 @@ use crate::shape::Shape;
 
 /// Why a text is no Plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: expected {expected}, found {}", if found.is_empty() { "the end of the line" } else { found })]
+#[error("line {line}: expected {expected}, found {found}")]
 pub struct TextError {
     /// 1-based line.
     pub line: usize,
     /// What should stand there.
     pub expected: String,
-    /// What stands there.
+    /// What stands there, or `nothing`.
     pub found: String,
 }
 
@@ -263,7 +263,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn error(&self, expected: &str) -> TextError {
-        let found = self.rest.trim_start().split(' ').next().unwrap_or_default().to_owned();
+        let found = self.rest.split_whitespace().next().unwrap_or("nothing").to_owned();
         TextError { line: self.line, expected: expected.into(), found }
     }
 
