@@ -14,8 +14,9 @@ use super::device::{Batch, Device, Download};
 use super::options::Timing;
 use super::step::Run;
 use super::tasks::Kind;
+use super::transport::message_view;
 use crate::mesh::Rank;
-use crate::plan::{Action, View};
+use crate::plan::View;
 use crate::units::Nanos;
 
 /// How long a device thread sleeps between two looks at a batch while others may need it.
@@ -98,9 +99,7 @@ impl Cell {
             if self.is_awaited && !leaves {
                 self.submit(run)?;
             }
-            self.encode(run, set, task)?;
-            self.is_awaited |= leaves;
-            run.encoded(task);
+            self.encode(run, task)?;
             if run.timing == Timing::Fenced {
                 self.fence(run)?;
             }
@@ -162,23 +161,26 @@ impl Cell {
         }
     }
 
-    fn encode(&mut self, run: &Run, set: usize, task: u32) -> Result<(), ExecError> {
-        debug_assert!(run.tasks.set(set).contains(&task), "a task of this device");
+    /// Encodes a claimed task.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(super) fn encode(&mut self, run: &Run, task: u32) -> Result<(), ExecError> {
         let at = run.tasks.list[task as usize];
         let (plan, rank, instr) = (run.plan_index, at.rank, at.instr);
-        let own = (rank, message_view(run, rank, instr));
-        match (at.kind, own) {
+        match (at.kind, message_view(&run.plan, rank, instr)) {
             (Kind::Launch | Kind::Copy, _) => self.device.encode(plan, rank, instr as usize)?,
-            (Kind::Message { link }, (_, Some(view))) => {
+            (Kind::Message { link }, Some(view)) => {
                 let (to, arrives) = receiver(run, rank, instr);
                 self.device.encode_message(plan, (rank, view), (to, arrives))?;
                 run.count(link, run.plan.view_bytes(view).0);
             }
-            (Kind::Download { .. }, (_, Some(view))) => {
+            (Kind::Download { .. }, Some(view)) => {
                 let download = self.device.encode_download(plan, rank, view)?;
                 self.downloads.push_back((self.log.len(), download));
+                self.is_awaited = true;
             }
-            (Kind::Upload { link }, (_, Some(view))) => {
+            (Kind::Upload { link }, Some(view)) => {
                 let bytes = run.bindings.source(task);
                 self.device.encode_upload(plan, rank, view, bytes)?;
                 run.count(link, bytes.len() as u64);
@@ -186,6 +188,7 @@ impl Cell {
             (kind, _) => unreachable!("{kind:?} never becomes ready on a device"),
         }
         self.log.push(task);
+        run.encoded(task);
         Ok(())
     }
 
@@ -292,27 +295,16 @@ impl<'a> BatchSpans<'a> {
     }
 }
 
-/// The view of a send or receive.
-fn message_view(run: &Run, rank: Rank, instr: u32) -> Option<View> {
-    match run.plan.programs[rank.index()].instrs[instr as usize].action {
-        Action::Send { view, .. } | Action::Recv { view, .. } => Some(view),
-        Action::Launch { .. } | Action::Copy { .. } => None,
-    }
-}
-
 /// Where a send of a joined message arrives.
 fn receiver(run: &Run, rank: Rank, instr: u32) -> (Rank, View) {
     let (to, recv) =
         run.order.peer[rank.index()][instr as usize].expect("a joined message has two halves");
-    (to, message_view(run, to, recv).expect("the other half of a send is a receive"))
+    (to, message_view(&run.plan, to, recv).expect("the other half of a send is a receive"))
 }
 
 /// The thread of a device: drives it until the step is over.
 pub(super) fn drive(run: &Run, device: usize) {
-    let Some(set) = run.tasks.devices.iter().position(|&d| d == device) else {
-        return;
-    };
-    let set = set + run.tasks.host_set_count;
+    let Some(set) = run.tasks.device_set(device) else { return };
     let mut cell = lock(&run.cells[device]);
     let is_alone = run.tasks.host_set_count == 0 && run.tasks.devices.len() == 1;
     while !run.is_over() {

@@ -2,14 +2,35 @@
 //!
 //! The only room that looks at a clock. Ranks live on the host pool or on a [`Device`]; a message
 //! between two ranks of one device is one copy, any other goes through host memory.
+//!
+//! [`Executor`] is the front door (`executor`, `load`). `tasks` numbers what is scheduled, `step`
+//! knows what is ready and what has ended, `host` works on the machine's cores, `drive` feeds a
+//! device, `crew` holds the threads of both. `hang` and `diagnose` explain a step that went wrong.
 
 pub mod device;
-pub mod host;
+mod clock;
+mod crew;
+mod delay;
+mod diagnose;
+mod drive;
+mod executor;
+mod hang;
+mod host;
+mod io;
+mod load;
+mod options;
+mod step;
+mod tasks;
+mod transport;
+mod validate;
 
 #[cfg(feature = "gpu")]
 pub mod gpu;
 
-pub use device::{Device, DeviceInfo};
+pub use device::{Device, DeviceInfo, DeviceKind};
+pub use diagnose::NonFinite;
+pub use executor::{Advance, DeviceSlot, Executor, PlanId};
+pub use options::{Delays, ExecOptions, RankDelay, Timing};
 
 use crate::mesh::{Axis, Rank};
 use crate::trace::Trace;
@@ -96,5 +117,35 @@ pub enum ExecError {
         instr: usize,
         /// Name of the op.
         op: String,
+    },
+    /// The instructions of a Plan do not fit its buffers.
+    #[error("this Plan cannot run: {}. Plan the step again", faults.join("; "))]
+    Plan {
+        /// What is wrong, with rank and instruction.
+        faults: Vec<String>,
+    },
+    /// What was asked for does not fit the Plan or the devices.
+    #[error("{what}: {why}. {remedy}")]
+    Input {
+        /// What was brought or asked for.
+        what: String,
+        /// Why it does not fit.
+        why: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A kernel panicked; its rank's memory is half written.
+    #[error(
+        "rank {rank}, instruction {instr}: {op} panicked: {message}. Load a checkpoint before the next step"
+    )]
+    Panic {
+        /// Which rank.
+        rank: Rank,
+        /// Which instruction.
+        instr: usize,
+        /// Name of the op.
+        op: String,
+        /// The text of the panic.
+        message: String,
     },
 }

@@ -18,8 +18,11 @@ use super::host::pool::Pool;
 use super::host::ready::ReadySet;
 use super::options::{ExecOptions, Timing};
 use super::tasks::Tasks;
-use crate::plan::Plan;
+use crate::mesh::Rank;
 use crate::plan::order::Order;
+use crate::plan::{Action, Plan, Program};
+use crate::trace::Span;
+use crate::units::Nanos;
 
 /// What a task's counter holds once it has ended.
 const ENDED: u32 = u32::MAX;
@@ -281,6 +284,11 @@ impl Run {
         self.counters[task as usize].load(Relaxed) == ENDED
     }
 
+    /// Whether the step was ended by an error.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Whether all tasks have ended.
     pub(super) fn has_all_ended(&self) -> bool {
         self.counters.iter().all(|counter| counter.load(Relaxed) == ENDED)
@@ -296,10 +304,34 @@ impl Run {
         self.crossed[link].load(Relaxed)
     }
 
-    /// When a task ran: (start, end).
-    pub(super) fn span(&self, task: u32) -> (u64, u64) {
-        let [start, end] = &self.spans[task as usize];
-        (start.load(Relaxed), end.load(Relaxed))
+    /// How many instructions have ended.
+    pub(super) fn ended_count(&self) -> u64 {
+        let tasks = self.tasks.of_instr.iter().flatten();
+        tasks.filter(|&&task| self.has_ended(task)).count() as u64
+    }
+
+    /// The spans of all instructions, `[rank][instruction]`. Both halves of a message have the
+    /// span of the whole way.
+    pub(super) fn spans(&self) -> Vec<Vec<Span>> {
+        let rank = |(rank, program): (Rank, &Program)| {
+            let instrs = program.instrs.iter().enumerate();
+            instrs.map(|(index, instr)| self.span(rank, index, &instr.action)).collect()
+        };
+        self.plan.mesh.ranks().zip(&self.plan.programs).map(rank).collect()
+    }
+
+    fn span(&self, rank: Rank, index: usize, action: &Action) -> Span {
+        let own = self.tasks.of_instr[rank.index()][index];
+        let other = self.order.peer[rank.index()][index]
+            .map_or(own, |(peer, other)| self.tasks.of_instr[peer.index()][other as usize]);
+        let (first, last) = match action {
+            Action::Recv { .. } => (other, own),
+            Action::Send { .. } => (own, other),
+            Action::Launch { .. } | Action::Copy { .. } => (own, own),
+        };
+        let start = Nanos(self.spans[first as usize][0].load(Relaxed));
+        let end = Nanos(self.spans[last as usize][1].load(Relaxed));
+        Span { start, end: end.max(start) }
     }
 }
 

@@ -151,6 +151,12 @@ impl Tasks {
         self.set_starts[set]..self.set_starts[set + 1]
     }
 
+    /// The set of a device; `None` if no rank lives there.
+    pub(super) fn device_set(&self, device: usize) -> Option<usize> {
+        let index = self.devices.iter().position(|&d| d == device)?;
+        Some(self.host_set_count + index)
+    }
+
     /// Successors that may be encoded once this task is.
     pub(super) fn after_encoded(&self, task: u32) -> &[u32] {
         let task = task as usize;

@@ -1,0 +1,170 @@
+//! Diagnose mode: runs a step in program order and looks at everything that is written.
+//!
+//! It is run with the batch of a step whose loss or norm was not finite, and names the first
+//! launch that wrote such a number.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::drive::lock;
+use super::executor::{Executor, PlanId};
+use super::host::worker;
+use super::tasks::Kind;
+use super::{ExecError, StepInput};
+use crate::mesh::Rank;
+use crate::plan::{Action, Origin, Plan, View};
+use crate::shape::DType;
+
+/// The first number of a step that is not finite.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NonFinite {
+    /// Which rank.
+    pub rank: Rank,
+    /// Which instruction of it.
+    pub instr: usize,
+    /// Name of its op.
+    pub op: String,
+    /// Why the instruction is there: stage, layer, microbatch, phase.
+    pub origin: Origin,
+    /// Label of the buffer that holds the number.
+    pub buffer: String,
+    /// Index of the element in the buffer.
+    pub element: u32,
+    /// NaN or an infinity.
+    pub value: f32,
+    /// The logical tensor that the element is a part of, by its Hugging Face name.
+    pub tensor: Option<String>,
+    /// The op read it and did not write it: the number was there before, in a weight or an input.
+    pub was_read: bool,
+}
+
+impl fmt::Display for NonFinite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rank, instr, op, buffer, element, value, .. } = self;
+        write!(f, "rank {rank}")?;
+        if let Some(stage) = self.origin.stage {
+            write!(f, ", stage {stage}")?;
+        }
+        if let Some(layer) = self.origin.layer {
+            write!(f, ", layer {layer}")?;
+        }
+        if let Some(microbatch) = self.origin.microbatch {
+            write!(f, ", microbatch {microbatch}")?;
+        }
+        let did = if self.was_read { "reads" } else { "writes" };
+        write!(f, ": {op} (#{instr}) {did} {value} in {buffer}[{element}]")?;
+        match &self.tensor {
+            Some(tensor) => write!(f, ", of {tensor}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Executor {
+    /// Runs a step in program order, one instruction after the other, until one writes a float
+    /// that is not finite. `None`: the whole step ran, as [`Executor::run`] would have.
+    ///
+    /// # Errors
+    /// As [`Executor::run`].
+    pub fn diagnose(
+        &mut self,
+        id: PlanId,
+        step: u64,
+        input: &StepInput<'_>,
+    ) -> Result<Option<NonFinite>, ExecError> {
+        self.begin(id, step, input)?;
+        let run = Arc::clone(&self.plans[id.0].run);
+        while !run.is_over() {
+            // In program order: the earliest instruction of all that are ready, on any rank.
+            let ready = (0..run.tasks.set_starts.len() - 1).filter_map(|set| run.peek(set));
+            let first = ready.min_by_key(|&task| {
+                let task = &run.tasks.list[task as usize];
+                (task.instr, task.rank)
+            });
+            let Some(task) = first else {
+                if let Some(due) = run.until_due() {
+                    std::thread::sleep(due);
+                }
+                run.end_due();
+                continue;
+            };
+            assert!(run.claim(task), "nobody else takes tasks");
+            let at = run.tasks.list[task as usize];
+            match (at.set as usize).checked_sub(run.tasks.host_set_count) {
+                None => worker::execute(&run, 0, task),
+                Some(device) => {
+                    let mut cell = lock(&self.cells[run.tasks.devices[device]]);
+                    let done = cell.encode(&run, task).and_then(|()| cell.fence(&run));
+                    if let Err(error) = done {
+                        run.fail(error);
+                    }
+                }
+            }
+            if at.kind == Kind::Launch && !run.has_failed() {
+                let found = self.inspect(id, at.rank, at.instr as usize)?;
+                if found.is_some() {
+                    self.give_up();
+                    return Ok(found);
+                }
+            }
+        }
+        self.end().map(|_| None)
+    }
+
+    /// Looks at what a launch wrote; if that is not finite, at what it read as well.
+    fn inspect(
+        &self,
+        id: PlanId,
+        rank: Rank,
+        index: usize,
+    ) -> Result<Option<NonFinite>, ExecError> {
+        let plan = self.plan(id);
+        let instr = &plan.programs[rank.index()].instrs[index];
+        let Action::Launch { op, inputs, outputs } = &instr.action else { return Ok(None) };
+        // Over a slice of nothing an op writes its neutral element: −∞ for a maximum.
+        if inputs.iter().any(|view| view.len == 0) {
+            return Ok(None);
+        }
+        let Some(written) = self.first_in(id, outputs)? else { return Ok(None) };
+        let read = self.first_in(id, inputs)?;
+        let was_read = read.is_some();
+        let (view, element, value) = read.unwrap_or(written);
+        let element = view.offset + element;
+        Ok(Some(NonFinite {
+            rank,
+            instr: index,
+            op: op.to_string(),
+            origin: instr.origin,
+            buffer: plan.buffer(view.buffer).label.clone(),
+            element,
+            value,
+            tensor: tensor(plan, view, element),
+            was_read,
+        }))
+    }
+
+    /// The first float of `views` that is not finite: its view, its index there and its value.
+    fn first_in(&self, id: PlanId, views: &[View]) -> Result<Option<(View, u32, f32)>, ExecError> {
+        for &view in views {
+            if self.plan(id).buffer(view.buffer).dtype != DType::F32 {
+                continue;
+            }
+            let bytes = self.read_bytes(id, view)?;
+            let floats = bytes.as_chunks::<4>().0.iter().map(|&word| f32::from_ne_bytes(word));
+            if let Some((index, value)) = (0..).zip(floats).find(|(_, value)| !value.is_finite()) {
+                return Ok(Some((view, index, value)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The logical tensor that an element of a buffer is a part of.
+fn tensor(plan: &Plan, view: View, element: u32) -> Option<String> {
+    let pieces = &plan.buffer(view.buffer).pieces;
+    let piece = pieces.iter().find(|piece| {
+        let len = piece.flat.end - piece.flat.start;
+        (piece.offset..piece.offset + len).contains(&element)
+    })?;
+    plan.tensors.get(piece.tensor as usize).map(|tensor| tensor.name.clone())
+}
