@@ -143,22 +143,24 @@ impl Cell {
 
     /// Leaves the device idle after a step that was given up; nothing is ended.
     pub(super) fn drain(&mut self, run: &Run) {
-        if self.submit(run).is_err() {
-            return;
+        if self.try_drain(run).is_err() {
+            // The device is lost, and what was under way with it.
+            self.submitted_count = self.log.len();
+            self.flights.clear();
+            self.downloads.clear();
         }
+    }
+
+    fn try_drain(&mut self, run: &Run) -> Result<(), ExecError> {
+        self.submit(run)?;
         while let Some(flight) = self.flights.pop_front() {
-            if self.device.wait(flight.batch).is_err() {
-                return;
-            }
+            self.device.wait(flight.batch)?;
         }
         while let Some((position, download)) = self.downloads.pop_front() {
             let task = self.log[position];
-            let finished =
-                run.bindings.fill(task, |bytes| self.device.finish_download(download, bytes));
-            if finished.is_err() {
-                return;
-            }
+            run.bindings.fill(task, |bytes| self.device.finish_download(download, bytes))?;
         }
+        Ok(())
     }
 
     /// Encodes a claimed task.

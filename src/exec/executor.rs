@@ -176,19 +176,15 @@ impl Executor {
     ///
     /// # Errors
     /// If the input does not fit the Plan or a device fails.
-    pub fn begin(
-        &mut self,
-        id: PlanId,
-        step: u64,
-        input: &StepInput<'_>,
-    ) -> Result<(), ExecError> {
+    pub fn begin(&mut self, id: PlanId, step: u64, input: &StepInput<'_>) -> Result<(), ExecError> {
         self.give_up();
         let inverse_valid = io::inverse_valid_labels(input.labels);
         let loaded = &mut self.plans[id.0];
         io::check_input(&loaded.io.inputs, input)?;
         let run = Arc::get_mut(&mut loaded.run).expect("no thread holds a step between steps");
         for (device, cell) in self.cells.iter().enumerate() {
-            lock(cell).reset(run.tasks.device_set(device).map_or(0, |set| run.tasks.set(set).len()));
+            lock(cell)
+                .reset(run.tasks.device_set(device).map_or(0, |set| run.tasks.set(set).len()));
         }
         for &(rank, view, kind) in &loaded.io.inputs {
             io::fill(&mut self.scratch, kind, input, inverse_valid);
@@ -265,7 +261,9 @@ impl Executor {
         let words = bytes.as_chunks::<4>().0.iter();
         Ok(match dtype {
             DType::I32 => words.map(|&word| i32::from_ne_bytes(word) as f32).collect(),
-            DType::F32 | DType::Bf16 | DType::F16 => words.map(|&w| f32::from_ne_bytes(w)).collect(),
+            DType::F32 | DType::Bf16 | DType::F16 => {
+                words.map(|&w| f32::from_ne_bytes(w)).collect()
+            }
         })
     }
 
@@ -435,9 +433,7 @@ fn advance(
 
 /// Why a step that is over is not done.
 fn failure(run: &Run) -> Option<ExecError> {
-    let hang = || {
-        (!run.has_all_ended()).then(|| ExecError::Hang { waiting: hang::report(run) })
-    };
+    let hang = || (!run.has_all_ended()).then(|| ExecError::Hang { waiting: hang::report(run) });
     run.take_failure().or_else(hang)
 }
 

@@ -109,8 +109,12 @@ pub(super) fn inverse_valid_labels(labels: &[i32]) -> f64 {
 pub(super) fn fill(bytes: &mut Vec<u8>, input: Input, step: &StepInput<'_>, inverse_valid: f64) {
     bytes.clear();
     match input {
-        Input::Tokens { first_row, rows } => time_major(bytes, step.tokens, step.seq, first_row, rows),
-        Input::Labels { first_row, rows } => time_major(bytes, step.labels, step.seq, first_row, rows),
+        Input::Tokens { first_row, rows } => {
+            time_major(bytes, step.tokens, step.seq, first_row, rows)
+        }
+        Input::Labels { first_row, rows } => {
+            time_major(bytes, step.labels, step.seq, first_row, rows)
+        }
         Input::Scalars => {
             let mut scalars = [0f32; Scalar::COUNT as usize];
             scalars[Scalar::LearningRate as usize] = step.lr;

@@ -14,8 +14,8 @@ use super::tasks::{Home, Tasks};
 use super::transport::{self, Staging};
 use super::{ExecError, StepInput, validate};
 use crate::mesh::Rank;
+use crate::plan::Plan;
 use crate::plan::order::{self, Order};
-use crate::plan::{Plan, View};
 use crate::units::Bytes;
 
 impl Executor {
@@ -100,7 +100,8 @@ impl Executor {
             lock(cell).device.load(id.0, plan, &ranks)?;
         }
         let bytes = Staging::new(plan, tasks).bytes;
-        let staging = Arena::zeroed(bytes).ok_or_else(|| refuse("messages".into(), Bytes(bytes)))?;
+        let staging =
+            Arena::zeroed(bytes).ok_or_else(|| refuse("messages".into(), Bytes(bytes)))?;
         Ok((Arc::new(staging), moved))
     }
 
@@ -152,11 +153,7 @@ impl Executor {
 }
 
 /// Checks a Plan and derives its tasks.
-fn prepare(
-    plan: &Plan,
-    homes: &[Home],
-    first: Option<&Plan>,
-) -> Result<(Order, Tasks), ExecError> {
+fn prepare(plan: &Plan, homes: &[Home], first: Option<&Plan>) -> Result<(Order, Tasks), ExecError> {
     let refuse = |faults: Vec<String>| {
         if faults.is_empty() { Ok(()) } else { Err(ExecError::Plan { faults }) }
     };
@@ -179,7 +176,8 @@ fn prepare(
         Ok((order, tasks))
     }));
     prepared.unwrap_or_else(|payload| {
-        let fault = format!("the sizes of an op make no sense: {}", panic_message(payload.as_ref()));
+        let fault =
+            format!("the sizes of an op make no sense: {}", panic_message(payload.as_ref()));
         Err(ExecError::Plan { faults: vec![fault] })
     })
 }

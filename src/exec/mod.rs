@@ -24,6 +24,9 @@ mod tasks;
 mod transport;
 mod validate;
 
+#[cfg(test)]
+mod tests;
+
 #[cfg(feature = "gpu")]
 pub mod gpu;
 

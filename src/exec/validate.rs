@@ -229,7 +229,11 @@ pub(super) fn without_kernel(plan: &Plan) -> Option<(Rank, usize, String)> {
 /// Differences between the persistent buffers of two Plans of one run.
 pub(super) fn persistent_faults(first: &Plan, plan: &Plan) -> Vec<String> {
     if first.mesh.size() != plan.mesh.size() {
-        return vec![format!("{} ranks, the first Plan has {}", plan.mesh.size(), first.mesh.size())];
+        return vec![format!(
+            "{} ranks, the first Plan has {}",
+            plan.mesh.size(),
+            first.mesh.size()
+        )];
     }
     let mut faults = Vec::new();
     for rank in plan.mesh.ranks() {
