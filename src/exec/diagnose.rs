@@ -88,7 +88,7 @@ impl Executor {
                 run.end_due();
                 continue;
             };
-            assert!(run.claim(task), "nobody else takes tasks");
+            run.claim(task);
             let at = run.tasks.list[task as usize];
             match (at.set as usize).checked_sub(run.tasks.host_set_count) {
                 None => worker::execute(&run, 0, task),

@@ -80,6 +80,14 @@ pub(super) struct Loaded {
     pub(super) staging: Arc<Arena>,
 }
 
+impl Loaded {
+    /// The Run, to change it; no step runs.
+    pub(super) fn run_mut(&mut self) -> &mut Run {
+        Arc::get_mut(&mut self.run).expect("no thread holds a step between steps")
+    }
+}
+
+/// A step that was begun.
 #[derive(Clone, Copy, Debug)]
 struct Current {
     id: PlanId,
@@ -141,7 +149,8 @@ impl Executor {
     /// An executor with all ranks on the host.
     pub fn on_host(rank_count: u32, options: ExecOptions) -> Self {
         let placement = vec![0; rank_count as usize];
-        Self::new(vec![DeviceSlot::Host], placement, options).expect("every rank is on slot 0")
+        let executor = Self::new(vec![DeviceSlot::Host], placement, options);
+        executor.unwrap_or_else(|error| unreachable!("every rank is on slot 0: {error}"))
     }
 
     /// Runs one step with all threads.
@@ -172,7 +181,7 @@ impl Executor {
         self.end()
     }
 
-    /// Begins a step: writes its inputs and starts its clock. A step that was not ended is given up.
+    /// Begins a step: starts its clock and writes its inputs. A step that was not ended is given up.
     ///
     /// # Errors
     /// If the input does not fit the Plan or a device fails.
@@ -181,24 +190,22 @@ impl Executor {
         let inverse_valid = io::inverse_valid_labels(input.labels);
         let loaded = &mut self.plans[id.0];
         io::check_input(&loaded.io.inputs, input)?;
-        let run = Arc::get_mut(&mut loaded.run).expect("no thread holds a step between steps");
+        loaded.run_mut().reset();
+        let run = &loaded.run;
         for (device, cell) in self.cells.iter().enumerate() {
-            lock(cell)
-                .reset(run.tasks.device_set(device).map_or(0, |set| run.tasks.set(set).len()));
+            let set = run.tasks.device_set(device);
+            lock(cell).reset(set.map_or(0, |set| run.tasks.set(set).len()));
         }
         for &(rank, view, kind) in &loaded.io.inputs {
             io::fill(&mut self.scratch, kind, input, inverse_valid);
             match self.homes[rank.index()] {
                 Home::Host => self.arenas.write(id.0, &run.plan, view, &self.scratch),
-                Home::Device(device) => lock(&self.cells[device]).device.encode_upload(
-                    id.0,
-                    rank,
-                    view,
-                    &self.scratch,
-                )?,
+                Home::Device(device) => {
+                    let device = &mut lock(&self.cells[device]).device;
+                    device.encode_upload(id.0, rank, view, &self.scratch)?;
+                }
             }
         }
-        run.reset();
         self.current = Some(Current { id, step, inverse_valid, last_set: 0 });
         Ok(())
     }
@@ -312,8 +319,7 @@ impl Executor {
         self.give_up();
         self.options.delays = delays;
         for loaded in &mut self.plans {
-            let run = Arc::get_mut(&mut loaded.run).expect("no thread holds a step between steps");
-            run.set_delays(&self.options);
+            loaded.run_mut().set_delays(&self.options);
         }
     }
 

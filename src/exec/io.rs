@@ -110,10 +110,10 @@ pub(super) fn fill(bytes: &mut Vec<u8>, input: Input, step: &StepInput<'_>, inve
     bytes.clear();
     match input {
         Input::Tokens { first_row, rows } => {
-            time_major(bytes, step.tokens, step.seq, first_row, rows)
+            time_major(bytes, step.tokens, step.seq, first_row, rows);
         }
         Input::Labels { first_row, rows } => {
-            time_major(bytes, step.labels, step.seq, first_row, rows)
+            time_major(bytes, step.labels, step.seq, first_row, rows);
         }
         Input::Scalars => {
             let mut scalars = [0f32; Scalar::COUNT as usize];

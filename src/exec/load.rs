@@ -146,8 +146,7 @@ impl Executor {
             let run = &loaded.run;
             let bindings =
                 self.bind(PlanId(index), &run.plan, (&run.tasks, &run.order), &loaded.staging);
-            let run = Arc::get_mut(&mut self.plans[index].run);
-            run.expect("no thread holds a step between steps").bindings = bindings;
+            self.plans[index].run_mut().bindings = bindings;
         }
     }
 }
@@ -159,8 +158,8 @@ fn prepare(plan: &Plan, homes: &[Home], first: Option<&Plan>) -> Result<(Order, 
     };
     if plan.mesh.size() as usize != homes.len() {
         let (ranks, placed) = (plan.mesh.size(), homes.len());
-        return refuse(vec![format!("it has {ranks} ranks, {placed} are placed on devices")])
-            .and_then(|()| unreachable!("there is a fault"));
+        let fault = format!("it has {ranks} ranks, {placed} are placed on devices");
+        return Err(ExecError::Plan { faults: vec![fault] });
     }
     // An op whose sizes make no sense may panic when it is asked for its signature.
     let prepared = catch_unwind(AssertUnwindSafe(|| {

@@ -15,7 +15,7 @@ pub struct ExecOptions {
     pub memory_cap: Option<Bytes>,
     /// Faults on purpose.
     pub delays: Delays,
-    /// How long a batch of a device may take; `None`: one minute.
+    /// How long a batch of a device may take; `None`: five minutes.
     pub time_limit: Option<Duration>,
     /// How instructions of devices are timed.
     pub timing: Timing,

@@ -75,7 +75,7 @@ impl Run {
             pool,
             cells,
             timing: options.timing,
-            time_limit: options.time_limit.unwrap_or(Duration::from_secs(60)),
+            time_limit: options.time_limit.unwrap_or(Duration::from_secs(300)),
             clock: Clock::start(),
             delays: DelayTable::new(&options.delays, &tasks, plan.mesh.size()),
             plan,
@@ -159,10 +159,11 @@ impl Run {
         self.sets[set].lowest().map(|index| self.tasks.set_starts[set] + index)
     }
 
-    /// Takes a task that [`Run::peek`] showed; whether the caller owns it now.
-    pub(super) fn claim(&self, task: u32) -> bool {
+    /// Takes a task that [`Run::peek`] showed, where nobody else takes any.
+    pub(super) fn claim(&self, task: u32) {
         let set = self.tasks.list[task as usize].set as usize;
-        self.sets[set].claim(task - self.tasks.set_starts[set])
+        let was_there = self.sets[set].claim(task - self.tasks.set_starts[set]);
+        assert!(was_there, "somebody else took task {task}");
     }
 
     /// Parts of a task's kernel.

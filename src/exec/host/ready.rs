@@ -90,7 +90,7 @@ fn place(index: u32) -> (usize, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
 
     #[test]
     fn the_lowest_task_comes_first_over_words_and_summaries() {
@@ -116,11 +116,11 @@ mod tests {
             }
             for _ in 0..2 {
                 scope.spawn(|| {
-                    while left.load(Ordering::SeqCst) > 0 {
+                    while left.load(SeqCst) > 0 {
                         match set.pop() {
                             Some(index) => {
-                                claimed[index as usize].fetch_add(1, Ordering::SeqCst);
-                                left.fetch_sub(1, Ordering::SeqCst);
+                                claimed[index as usize].fetch_add(1, SeqCst);
+                                left.fetch_sub(1, SeqCst);
                             }
                             None => std::thread::yield_now(),
                         }
@@ -128,6 +128,6 @@ mod tests {
                 });
             }
         });
-        assert!(claimed.iter().all(|count| count.load(Ordering::SeqCst) == 1));
+        assert!(claimed.iter().all(|count| count.load(SeqCst) == 1));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use super::loopback::{Log, Loopback, Mode};
-use super::programs::{declare, fill, floats, join, programs, relay, view_of};
+use super::programs::{declare, fill, floats, join, message, programs, relay, view_of};
 use super::*;
 use crate::mesh::{Axis, Rank};
 use crate::plan::{Action, Input, Life, Output, Plan};
@@ -68,7 +68,7 @@ fn a_batch_is_cut_after_what_another_device_waits_for() {
     let (x, y) = (floats(&mut ranks[0], "x", 4), floats(&mut ranks[0], "y", 4));
     let z = floats(&mut ranks[1], "z", 4);
     ranks[0].launch(fill(4, 1.0), &[], &[x]);
-    super::programs::message(&mut ranks, (0, x), (1, z), 1);
+    message(&mut ranks, (0, x), (1, z), 1);
     for _ in 0..20 {
         ranks[0].launch(fill(4, 2.0), &[], &[y]);
     }

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use super::programs::{add_assign, fill, floats, join, message, programs, relay, scale, view_of};
+use super::programs::{
+    add_assign, declare, fill, floats, join, message, programs, relay, scale, view_of,
+};
 use super::*;
 use crate::mesh::{Axis, Rank};
 use crate::ops::Op;
@@ -276,7 +278,7 @@ fn diagnose_names_the_first_launch_that_writes_a_number_that_is_not_finite() {
 fn diagnose_blames_a_weight_that_was_not_finite_before_the_step() {
     let mut ranks = programs(1);
     let p = &mut ranks[0];
-    let w = super::programs::declare(p, "w", 4, crate::plan::Life::Persistent);
+    let w = declare(p, "w", 4, crate::plan::Life::Persistent);
     let x = floats(p, "x", 4);
     p.launch(fill(4, 1.0), &[], &[x]);
     p.launch(add_assign(4), &[w], &[x]);

@@ -34,8 +34,8 @@ pub(super) struct Log {
 enum Command {
     Instr { plan: usize, rank: Rank, instr: usize },
     Message { plan: usize, from: (Rank, View), to: (Rank, View) },
-    Download { plan: usize, rank: Rank, view: View, slot: usize },
-    Upload { plan: usize, rank: Rank, view: View, bytes: Vec<u8> },
+    Download { plan: usize, view: View, slot: usize },
+    Upload { plan: usize, view: View, bytes: Vec<u8> },
 }
 
 /// The device.
@@ -130,10 +130,10 @@ impl Loopback {
                 let bytes = self.memory(plan, from).to_vec();
                 self.memory(plan, to).copy_from_slice(&bytes);
             }
-            Command::Download { plan, view, slot, .. } => {
+            Command::Download { plan, view, slot } => {
                 self.downloads[slot] = Some(self.memory(plan, view).to_vec());
             }
-            Command::Upload { plan, view, bytes, .. } => {
+            Command::Upload { plan, view, bytes } => {
                 self.memory(plan, view).copy_from_slice(&bytes);
             }
             Command::Instr { plan, rank, instr } => self.instr(plan, rank, instr),
@@ -217,23 +217,23 @@ impl Device for Loopback {
     fn encode_download(
         &mut self,
         plan: usize,
-        rank: Rank,
+        _rank: Rank,
         view: View,
     ) -> Result<Download, ExecError> {
         let slot = self.downloads.len();
         self.downloads.push(None);
-        self.push(Command::Download { plan, rank, view, slot })?;
+        self.push(Command::Download { plan, view, slot })?;
         Ok(Download(slot))
     }
 
     fn encode_upload(
         &mut self,
         plan: usize,
-        rank: Rank,
+        _rank: Rank,
         view: View,
         bytes: &[u8],
     ) -> Result<(), ExecError> {
-        self.push(Command::Upload { plan, rank, view, bytes: bytes.to_vec() })
+        self.push(Command::Upload { plan, view, bytes: bytes.to_vec() })
     }
 
     fn submit(&mut self) -> Result<Batch, ExecError> {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::loopback::{Loopback, Mode};
-use super::programs::{add, add_assign, fill, join, programs, scale};
+use super::programs::{add, add_assign, fill, join, programs, scale, view_of};
 use super::*;
 use crate::mesh::{Axis, Rank};
 use crate::plan::{Action, Lane, Plan, Role, Tag, View};
@@ -86,7 +86,7 @@ impl Case {
     /// Asserts that all memory is as in the reference, to the bit.
     pub(super) fn assert_memory(&self, executor: &mut Executor, id: PlanId, what: &str) {
         for (rank, want) in self.want.iter().enumerate() {
-            let all = super::programs::view_of(&self.plan, rank as u32, "slot0");
+            let all = view_of(&self.plan, rank as u32, "slot0");
             let found = executor.read(id, all).unwrap();
             let differs = found.iter().zip(want).position(|(a, b)| a.to_bits() != b.to_bits());
             assert_eq!(differs, None, "{what}: rank {rank} differs");
