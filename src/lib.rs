@@ -14,5 +14,6 @@ pub mod planner;
 pub mod ledger;
 pub mod sim;
 pub mod exec;
+pub mod train;
 pub mod data;
 pub mod checkpoint;

@@ -101,7 +101,7 @@ pub(super) fn open(
     let ranks = spec.layout.mesh().size() as usize;
     let mut notes = Vec::new();
     let choices = if request.is_auto() {
-        vec![auto(spec, exec, &mut notes)?]
+        auto(spec, exec, &mut notes)?
     } else {
         chosen(request)?
     };
@@ -118,7 +118,7 @@ pub(super) fn open(
             names.len() - 1
         });
         slot_kinds.push(u32::try_from(number).expect("few kinds"));
-        slots.push(choice.open(exec)?);
+        slots.push(choice.open()?);
     }
     let kinds = placement.iter().map(|&slot| slot_kinds[slot]).collect();
     Ok(Devices { slots, placement, kinds, notes })
@@ -158,13 +158,12 @@ impl Choice {
         }
     }
 
-    fn open(&self, exec: &ExecOptions) -> Result<DeviceSlot, TrainError> {
+    fn open(&self) -> Result<DeviceSlot, TrainError> {
         match self {
             Self::Host => Ok(DeviceSlot::Host),
             #[cfg(feature = "gpu")]
             Self::Adapter(adapter) => {
                 use crate::exec::gpu::{GpuDevice, GpuOptions};
-                let _ = exec;
                 let device = GpuDevice::open(adapter, &GpuOptions::default())?;
                 Ok(DeviceSlot::Device(Box::new(device)))
             }
@@ -233,7 +232,7 @@ fn auto(
     }
     let mut usable = Vec::new();
     for choice in hardware {
-        match choice.open(exec) {
+        match choice.open() {
             Ok(_) => usable.push(choice),
             Err(error) => notes.push(error.to_string()),
         }
@@ -268,7 +267,7 @@ fn seconds_per_step(
 ) -> Result<f64, TrainError> {
     let ranks = spec.layout.mesh().size() as usize;
     let choices = &choices[..choices.len().min(ranks)];
-    let slots = choices.iter().map(|choice| choice.open(exec)).collect::<Result<_, _>>()?;
+    let slots = choices.iter().map(|choice| choice.open()).collect::<Result<_, _>>()?;
     let placement = (0..ranks).map(|rank| rank * choices.len() / ranks).collect();
     let mut executor = Executor::new(slots, placement, exec.clone())?;
     let id = executor.load(Arc::new(plan_step(spec)?))?;
@@ -278,5 +277,5 @@ fn seconds_per_step(
     let input =
         StepInput { tokens: &tokens, labels: &tokens, seq, lr: 0.0, bias_corrections: [1.0; 2] };
     executor.run(id, 0, &input)?;
-    Ok(executor.run(id, 1, &input)?.seconds)
+    Ok(executor.run(id, 1, &input)?.trace.end().as_secs())
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::devices::{self, DeviceRequest, Devices};
 use super::TrainError;
-use crate::checkpoint::{self, Checkpoint, State, Tensors};
+use crate::checkpoint::{Checkpoint, State, Tensors, init, pieces};
 use crate::config::{Model, OptimizerKind, Scenario};
 use crate::data::{Batch, Batches, Dataset};
 use crate::exec::{Crossed, DeviceInfo, ExecOptions, Executor, PlanId, StepInput, StepOutput};
 use crate::ledger::Ledger;
 use crate::mesh::Rank;
-use crate::plan::order::{self, Order};
+use crate::plan::order::{self, Graph, Order};
 use crate::plan::{Held, Plan, View};
 use crate::planner::{Purpose, StepSpec, plan_step};
 use crate::sim;
@@ -46,7 +46,7 @@ pub struct StepReport {
     pub grad_norm: f64,
     /// Learning rate.
     pub lr: f32,
-    /// Wall clock of the whole step.
+    /// Wall clock from the first instruction to the end of the last.
     pub seconds: f64,
     /// When every instruction ran.
     pub trace: Arc<Trace>,
@@ -63,6 +63,7 @@ pub struct Session {
     model: Model,
     plan: Arc<Plan>,
     order: Order,
+    graph: Graph,
     executor: Executor,
     train: PlanId,
     /// Loaded when the first held-out loss is asked for.
@@ -104,11 +105,13 @@ impl Session {
         let mut executor = Executor::new(slots, placement, options.exec)?;
         let train = executor.load(Arc::clone(&plan))?;
         let order = order::derive(&plan);
+        let graph = order::graph(&plan, &order);
         let mut session = Self {
             scenario,
             model,
             plan,
             order,
+            graph,
             executor,
             train,
             evaluate: None,
@@ -164,7 +167,8 @@ impl Session {
         let lr = self.scenario.training.lr_at(step);
         let input = step_input(&self.scenario, batch, step);
         let output = self.executor.run(self.train, step, &input)?;
-        let StepOutput { loss, grad_norm, trace, crossed, instructions, seconds } = output;
+        let StepOutput { loss, grad_norm, trace, crossed, instructions } = output;
+        let seconds = trace.end().as_secs();
         if !(loss.is_finite() && grad_norm.is_finite()) {
             let first = self.executor.diagnose(self.train, step, &input)?;
             return Err(TrainError::NotFinite { step, first });
@@ -210,7 +214,7 @@ impl Session {
         let recent: Vec<&Trace> = self.recent.iter().map(AsRef::as_ref).collect();
         let last = recent.last().expect("a step has been run");
         let durations: Vec<Vec<Nanos>> = sim::median_durations(&recent);
-        sim::replay(&self.plan, &self.order, &durations, &sim::Links::FREE, last.step)
+        sim::replay(&self.plan, &self.graph, &durations, &sim::Links::FREE, last.step)
             .expect("a Plan that has run does not hang")
     }
 
@@ -239,6 +243,11 @@ impl Session {
         &self.order
     }
 
+    /// The graph of the training step.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
     /// What the Plan costs.
     pub fn ledger(&self) -> Ledger {
         Ledger::of(&self.plan)
@@ -257,7 +266,8 @@ impl Session {
     /// The device of each rank.
     pub fn devices(&self) -> Vec<DeviceInfo> {
         let ranks = self.plan.mesh.ranks();
-        ranks.map(|rank| self.executor.device_of(rank).clone()).collect()
+        let infos = self.executor.device_infos();
+        ranks.map(|rank| infos[self.executor.device_of(rank)].clone()).collect()
     }
 
     /// Bytes that a rank's device allocated for it.
@@ -272,7 +282,7 @@ impl Session {
     pub fn tensors(&mut self, held: Held) -> Result<Tensors, TrainError> {
         let (executor, id) = (&mut self.executor, self.train);
         let mut failed = None;
-        let tensors = checkpoint::gather(&self.plan, held, &mut |view: View| {
+        let tensors = pieces::gather(&self.plan, held, &mut |view: View| {
             executor.read(id, view).unwrap_or_else(|error| {
                 failed.get_or_insert(error);
                 vec![0.0; view.len as usize]
@@ -288,7 +298,7 @@ impl Session {
     pub fn replica_difference(&mut self, held: Held) -> Result<Option<String>, TrainError> {
         let (executor, id) = (&mut self.executor, self.train);
         let mut failed = None;
-        let found = checkpoint::replica_difference(&self.plan, held, &mut |view: View| {
+        let found = pieces::replica_difference(&self.plan, held, &mut |view: View| {
             executor.read(id, view).unwrap_or_else(|error| {
                 failed.get_or_insert(error);
                 vec![0.0; view.len as usize]
@@ -317,7 +327,7 @@ impl Session {
     fn set(&mut self, held: Held, tensors: &Tensors) -> Result<(), TrainError> {
         let (executor, id) = (&mut self.executor, self.train);
         let mut failed = None;
-        checkpoint::scatter(&self.plan, held, tensors, &mut |view: View, values: &[f32]| {
+        pieces::scatter(&self.plan, held, tensors, &mut |view: View, values: &[f32]| {
             if let Err(error) = executor.write(id, view, values) {
                 failed.get_or_insert(error);
             }
@@ -329,7 +339,7 @@ impl Session {
         let (executor, id) = (&mut self.executor, self.train);
         let mut failed = None;
         let (seed, std) = (self.scenario.training.seed, self.model.initializer_range);
-        checkpoint::initialize(&self.plan, seed, std, &mut |view: View, values: &[f32]| {
+        init::initialize(&self.plan, seed, std, &mut |view: View, values: &[f32]| {
             if let Err(error) = executor.write(id, view, values) {
                 failed.get_or_insert(error);
             }
