@@ -169,6 +169,16 @@ pub enum PlanError {
         "hierarchical collectives need to know how many ranks a node has. Give a node size, or use ring, tree or direct"
     )]
     NoNodeSize,
+    /// More than a message's tag can number.
+    #[error("{count} {what} are more than {most}, which is what a message's tag can number. Use fewer")]
+    TooMany {
+        /// What there are too many of.
+        what: &'static str,
+        /// How many.
+        count: u32,
+        /// The limit.
+        most: u32,
+    },
     /// A tensor is larger than a view can address.
     #[error(
         "{what} of one rank has {elements} elements, more than 4,294,967,295. Use a larger tp, or fewer rows in a microbatch"

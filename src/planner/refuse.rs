@@ -20,6 +20,14 @@ pub(super) fn check_sizes(spec: &StepSpec) -> Result<(), PlanError> {
     if let Some((what, _)) = sizes.iter().find(|(_, size)| *size == 0) {
         return Err(PlanError::Zero { what });
     }
+    for (what, count, most) in [
+        ("microbatches", layout.microbatches, 1 << 12),
+        ("layers", model.num_hidden_layers, (1 << 10) - 2),
+    ] {
+        if count > most {
+            return Err(PlanError::TooMany { what, count, most });
+        }
+    }
     let tp = layout.tp;
     let heads = model.num_attention_heads;
     if heads % tp != 0 {

@@ -5,6 +5,7 @@
 //! layout against one rank or a reference case.
 
 pub mod devices;
+mod fit;
 pub mod session;
 pub mod verify;
 
@@ -15,7 +16,9 @@ use crate::checkpoint::CheckpointError;
 use crate::config::ConfigError;
 use crate::data::DataError;
 use crate::exec::{ExecError, NonFinite};
+use crate::mesh::Rank;
 use crate::planner::PlanError;
+use crate::units::Bytes;
 
 /// Why training could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +39,21 @@ pub enum TrainError {
     /// A device failed or has not enough memory.
     #[error(transparent)]
     Exec(#[from] ExecError),
+    /// A rank places more than it may.
+    #[error(
+        "rank {rank} needs {need}, but its device has {have}: the step does not fit. {}",
+        remedy(fits)
+    )]
+    Memory {
+        /// The rank that needs most.
+        rank: Rank,
+        /// What it places.
+        need: Bytes,
+        /// What it may place.
+        have: Bytes,
+        /// Cuts that would fit, as flags.
+        fits: Vec<String>,
+    },
     /// No device fits the request.
     #[error("{request}: {why}. {remedy}")]
     Devices {
@@ -57,6 +75,13 @@ pub enum TrainError {
         /// The first number that is not finite, in program order.
         first: Option<NonFinite>,
     },
+}
+
+fn remedy(fits: &[String]) -> String {
+    if fits.is_empty() {
+        return "Use fewer rows in a microbatch, a smaller model, or more memory".into();
+    }
+    format!("These cuts fit: {}", fits.join("; or "))
 }
 
 fn describe(first: Option<&NonFinite>) -> String {

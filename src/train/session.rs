@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::devices::{self, DeviceRequest, Devices};
-use super::TrainError;
+use super::{TrainError, fit};
 use crate::checkpoint::{Checkpoint, State, Tensors, init, pieces};
 use crate::config::{Model, OptimizerKind, Scenario};
 use crate::data::{Batch, Batches, Dataset};
@@ -96,8 +96,11 @@ impl Session {
             purpose: Purpose::Train,
             device_kinds: Vec::new(),
         };
-        // Refusals of the layout come before any device is opened.
-        plan_step(&spec)?;
+        // Refusals come before any device is opened.
+        let plan = plan_step(&spec)?;
+        if let Some(cap) = options.exec.memory_cap {
+            fit::check(&plan, &spec, cap)?;
+        }
         let devices = devices::open(&options.devices, &spec, &options.exec)?;
         let Devices { slots, placement, kinds, notes } = devices;
         spec.device_kinds = kinds;

@@ -62,7 +62,7 @@ fn sizes(spec: &StepSpec) -> Sizes {
 }
 
 /// The formulas of the design, in elements over all ranks.
-fn formula(spec: &StepSpec) -> BTreeMap<Axis, u64> {
+pub(crate) fn formula(spec: &StepSpec) -> BTreeMap<Axis, u64> {
     let (model, layout, training) = (&spec.model, &spec.layout, &spec.training);
     let [dp, tp, pp] = [layout.dp, layout.tp, layout.pp].map(u64::from);
     let layers = u64::from(model.num_hidden_layers);

@@ -5,3 +5,8 @@ mod formulas;
 mod golden;
 mod interpreter;
 mod layouts;
+mod machine;
+mod promises;
+mod property;
+mod refusals;
+mod tidy;

@@ -1,0 +1,128 @@
+//! Goal: the house stays as ARCHITECTURE.md draws it. Method: read the sources.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Rooms from the ground up: a room may name rooms of lower floors, and itself.
+const FLOORS: [&[&str]; 12] = [
+    &["units", "random"],
+    &["shape"],
+    &["mesh"],
+    &["config", "ops"],
+    &["plan"],
+    &["trace", "ledger"],
+    &["planner", "sim"],
+    &["exec"],
+    &["data"],
+    &["checkpoint"],
+    &["train"],
+    &["cli"],
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn rust_files(folder: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    sources(&root().join(folder), &mut found);
+    let name = |path: &Path| path.strip_prefix(root()).unwrap().display().to_string();
+    found.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
+}
+
+fn floor(room: &str) -> Option<usize> {
+    FLOORS.iter().position(|rooms| rooms.contains(&room))
+}
+
+/// The code of a file: no comments, nothing after its tests begin.
+fn code(text: &str) -> String {
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn imports_point_downwards() {
+    let mut faults = Vec::new();
+    for (name, text) in rust_files("src") {
+        let room = name.trim_start_matches("src/").split(['/', '.']).next().unwrap();
+        let Some(mine) = floor(room) else { continue };
+        for part in code(&text).split("crate::").skip(1) {
+            let other: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            match floor(&other) {
+                Some(theirs) if theirs < mine || other == room => {}
+                Some(_) => faults.push(format!("{name} names {other}")),
+                None => faults.push(format!("{name} names {other}, which is in no room")),
+            }
+        }
+    }
+    assert!(faults.is_empty(), "imports must point downwards:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn wgpu_is_named_in_exec_gpu_alone_and_clocks_in_exec_alone() {
+    for (name, text) in rust_files("src") {
+        let code = code(&text);
+        if !name.starts_with("src/exec/gpu") {
+            assert!(!code.contains("wgpu::"), "{name} names wgpu");
+        }
+        if !name.starts_with("src/exec/") && !name.starts_with("src/cli/") {
+            assert!(!code.contains("Instant"), "{name} looks at a clock");
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_lives_in_it() {
+    for folder in ["src", "tests", "examples", "benches"] {
+        for (name, text) in rust_files(folder) {
+            assert!(text.starts_with("//! "), "{name} opens with what lives in it");
+            let long = text.lines().position(|line| line.chars().count() > 110);
+            assert!(long.is_none(), "{name}:{} is too long", long.unwrap_or_default() + 1);
+        }
+    }
+}
+
+#[test]
+fn every_shader_has_an_op_of_the_same_stem() {
+    for entry in fs::read_dir(root().join("shaders")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("//!"), "{} opens with what lives in it", path.display());
+    }
+}
+
+#[test]
+fn every_case_from_the_field_names_a_test_that_exists_or_says_why_not() {
+    let table = fs::read_to_string(root().join("tests/CASES.md")).unwrap();
+    let mut tests = String::new();
+    for folder in ["src", "tests"] {
+        for (_, text) in rust_files(folder) {
+            tests.push_str(&text);
+        }
+    }
+    for number in 1..=46 {
+        let case = format!("C{number:02}");
+        let row = table.lines().find(|line| line.starts_with(&format!("| {case} ")));
+        let row = row.unwrap_or_else(|| panic!("{case} is not in tests/CASES.md"));
+        let names: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        let reason = row.split('|').nth(3).unwrap_or_default().trim();
+        assert!(!names.is_empty() || reason.len() > 20, "{case} names a test or says why not");
+        for name in names {
+            assert!(tests.contains(&format!("fn {name}(")), "{case} names {name}, which is no test");
+        }
+    }
+}
