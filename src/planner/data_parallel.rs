@@ -76,16 +76,39 @@ pub(super) struct Bucket {
     /// This bucket is only a second gradient accumulator (the head's) of another one's weights:
     /// the tied table where both uses lie on one rank.
     pub(super) alias_of: Option<usize>,
-    /// The gradient is complete only when another stage has added its part.
-    pub(super) waits_for_other_stage: bool,
+    /// The table that embedding and head share (or its alias), alone in its bucket.
+    pub(super) is_tied: bool,
+    /// Other ranks of the replica complete the gradient, so it is summed once a step.
+    pub(super) is_late: bool,
 }
 
-/// Which tensors of a unit go into one bucket: all, or in the tied case without or only the table.
+/// Which weights of a unit share a bucket.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Take {
-    All,
-    Table,
-    NotTable,
+enum Share {
+    /// Gradients that only the data-parallel ranks sum.
+    Plain,
+    /// ZeRO 2, 3: gradients that other ranks of the replica must complete first, once a step: norms
+    /// under sequence parallel, and queries, keys and values where key heads have several holders.
+    /// Only so does the ZeRO stage change no bit.
+    Late,
+    /// The table that embedding and head share.
+    Tied,
+}
+
+fn share_of(context: &Context<'_>, weight: Weight) -> Share {
+    let sums_often = matches!(context.zero, ZeroStage::Zero2 | ZeroStage::Zero3);
+    let key_heads_shared =
+        || (0..context.model().num_key_value_heads).any(|h| key_head_holders(context, h).len() > 1);
+    match weight {
+        Weight::Table if context.model().tie_word_embeddings => Share::Tied,
+        Weight::InputNorm | Weight::PostNorm | Weight::FinalNorm
+            if sums_often && context.sequence_parallel =>
+        {
+            Share::Late
+        }
+        Weight::Q | Weight::K | Weight::V if sums_often && key_heads_shared() => Share::Late,
+        _ => Share::Plain,
+    }
 }
 
 /// The buckets of every (pipeline, tensor) position, in backward order. All tensor-parallel ranks of
@@ -95,14 +118,15 @@ pub(super) fn all_buckets(context: &Context<'_>) -> Buckets {
     for pp in 0..context.mesh.pp {
         let groups = groups(context, pp);
         let local_table =
-            groups.iter().position(|(units, take)| units[0] == 0 && *take == Take::Table);
+            groups.iter().position(|(units, share)| units[0] == 0 && *share == Share::Tied);
         for tp in 0..context.mesh.tp {
-            let buckets = groups.iter().map(|(units, take)| {
-                let is_table = *take == Take::Table;
+            let buckets = groups.iter().map(|(units, share)| {
+                let is_table = *share == Share::Tied;
                 Bucket {
                     alias_of: local_table.filter(|_| is_table && units[0] != 0),
-                    waits_for_other_stage: is_table && !context.tied_locally(),
-                    ..lay_out(context, units, *take, tp)
+                    is_tied: is_table,
+                    is_late: *share != Share::Plain,
+                    ..lay_out(context, units, *share, tp)
                 }
             });
             all.insert((pp, tp), buckets.collect());
@@ -119,51 +143,47 @@ pub(super) fn all_buckets(context: &Context<'_>) -> Buckets {
     all
 }
 
-fn groups(context: &Context<'_>, pp: u32) -> Vec<(Vec<Unit>, Take)> {
-    let tied = context.model().tie_word_embeddings;
+fn groups(context: &Context<'_>, pp: u32) -> Vec<(Vec<Unit>, Share)> {
     let limit = match context.zero {
         ZeroStage::Zero3 => 0,
         ZeroStage::Zero0 | ZeroStage::Zero1 | ZeroStage::Zero2 => context.spec.layout.bucket_bytes,
     };
-    let mut groups: Vec<(Vec<Unit>, Take)> = Vec::new();
+    let mut groups: Vec<(Vec<Unit>, Share)> = Vec::new();
+    let mut close = |units: Vec<Unit>, kinds: &[Share]| {
+        for &share in kinds {
+            if !taken(context, &units, share, 0).is_empty() {
+                groups.push((units.clone(), share));
+            }
+        }
+    };
     for stage in (0..context.stages.len()).rev().filter(|&stage| context.owners[stage] == pp) {
         let mut open: Vec<Unit> = Vec::new();
         let mut bytes = 0;
         for unit in context.stages[stage].clone().rev() {
-            let (is_table, is_head) = (tied && unit == 0, tied && unit == context.head());
-            if !is_table && !is_head {
-                open.push(unit);
-                let size = |shard: &Shard| shard.len() * DType::F32.size();
-                bytes += shards(context, unit, 0).iter().map(size).sum::<u64>();
-            }
-            if !open.is_empty() && (bytes >= limit || is_table) {
-                groups.push((std::mem::take(&mut open), Take::All));
+            open.push(unit);
+            let shards = taken(context, &[unit], Share::Plain, 0);
+            bytes += shards.iter().map(|(_, shard)| shard.len() * DType::F32.size()).sum::<u64>();
+            if bytes >= limit {
+                close(std::mem::take(&mut open), &[Share::Plain, Share::Late]);
                 bytes = 0;
             }
-            if is_head {
-                groups.push((vec![unit], Take::NotTable));
-            }
-            if is_table || is_head {
-                groups.push((vec![unit], Take::Table));
-            }
+            close(vec![unit], &[Share::Tied]);
         }
-        if !open.is_empty() {
-            groups.push((open, Take::All));
-        }
+        close(open, &[Share::Plain, Share::Late]);
     }
     groups
 }
 
-fn lay_out(context: &Context<'_>, units: &[Unit], take: Take, tp: u32) -> Bucket {
-    let mut all: Vec<(Unit, Shard)> = Vec::new();
-    for &unit in units {
-        all.extend(shards(context, unit, tp).into_iter().map(|shard| (unit, shard)));
-    }
-    all.retain(|(_, shard)| match take {
-        Take::All => true,
-        Take::Table => shard.weight == Weight::Table,
-        Take::NotTable => shard.weight != Weight::Table,
-    });
+/// The slices of some units that share a bucket.
+fn taken(context: &Context<'_>, units: &[Unit], share: Share, tp: u32) -> Vec<(Unit, Shard)> {
+    let all = units
+        .iter()
+        .flat_map(|&unit| shards(context, unit, tp).into_iter().map(move |shard| (unit, shard)));
+    all.filter(|(_, shard)| share_of(context, shard.weight) == share).collect()
+}
+
+fn lay_out(context: &Context<'_>, units: &[Unit], share: Share, tp: u32) -> Bucket {
+    let mut all = taken(context, units, share, tp);
     // A stable sort: norms of all units, then the matrices in storage order.
     all.sort_by_key(|(_, shard)| !shard.weight.is_norm());
     let (mut offset, mut norm_len) = (0, 0);
@@ -181,7 +201,8 @@ fn lay_out(context: &Context<'_>, units: &[Unit], take: Take, tp: u32) -> Bucket
         norm_len,
         shared: Vec::new(),
         alias_of: None,
-        waits_for_other_stage: false,
+        is_tied: false,
+        is_late: false,
     }
 }
 
@@ -210,11 +231,11 @@ fn shared_of(
     for (matrix, entry) in (0..).zip(bucket.entries.iter().filter(is_kv)) {
         shared.extend(shared_key_heads(context, all, (matrix, entry), (pp, tp), index));
     }
-    if bucket.waits_for_other_stage {
+    if bucket.is_tied && !context.tied_locally() {
         // The table of the embedding and its copy at the head, alone in a bucket each.
         let member = |unit: Unit| {
             let pp = context.position_of_unit(unit);
-            let is_table = |bucket: &Bucket| bucket.waits_for_other_stage && bucket.units == [unit];
+            let is_table = |bucket: &Bucket| bucket.is_tied && bucket.units == [unit];
             let bucket = all[&(pp, tp)].iter().position(is_table);
             Member { tp, pp, bucket: bucket.expect("both stages hold the table"), start: 0 }
         };
@@ -319,9 +340,10 @@ impl<'a> RankWriter<'a> {
         }
     }
 
-    /// Whether gradients are summed over ranks in every microbatch.
-    fn reduces_every_microbatch(&self) -> bool {
-        matches!(self.context.zero, ZeroStage::Zero2 | ZeroStage::Zero3)
+    /// Whether the gradients of a bucket are summed over ranks in every microbatch, and only this
+    /// rank's shard of the sum is kept.
+    fn sums_every_microbatch(&self, bucket: &Bucket) -> bool {
+        matches!(self.context.zero, ZeroStage::Zero2 | ZeroStage::Zero3) && !bucket.is_late
     }
 
     /// Declares weights and optimizer state, the same in every Plan of a run.
@@ -357,9 +379,10 @@ impl<'a> RankWriter<'a> {
     /// Declares the gradient buffers of the step.
     pub(super) fn declare_gradients(&mut self) {
         for (index, bucket) in self.my_buckets().iter().enumerate() {
-            let held = match self.context.zero {
-                ZeroStage::Zero0 | ZeroStage::Zero1 => 0..bucket.len(),
-                ZeroStage::Zero2 | ZeroStage::Zero3 => self.shard_of(bucket),
+            let held = if self.sums_every_microbatch(bucket) {
+                self.shard_of(bucket)
+            } else {
+                0..bucket.len()
             };
             let len = held.end - held.start;
             let gradient =
@@ -472,7 +495,7 @@ impl<'a> RankWriter<'a> {
     pub(super) fn gradient_target(&mut self, unit: Unit, first: Weight, len: u32) -> (View, bool) {
         let (index, range) = self.find(unit, first, len);
         let bucket = &self.my_buckets()[index];
-        if !self.reduces_every_microbatch() {
+        if !self.sums_every_microbatch(bucket) {
             let state = &mut self.states[index];
             let accumulate = state.written.contains(&(unit, first));
             state.written.push((unit, first));
@@ -494,17 +517,13 @@ impl<'a> RankWriter<'a> {
             if bucket.units.last() != Some(&unit) {
                 continue;
             }
-            if self.reduces_every_microbatch() {
+            if self.sums_every_microbatch(bucket) {
                 self.reduce_microbatch(index);
-            } else if last {
-                let is_target = self.my_buckets().iter().any(|other| other.alias_of == Some(index));
-                let must_wait = bucket.waits_for_other_stage || is_target;
-                if bucket.alias_of.is_none() {
-                    if self.context.spec.layout.overlap && !must_wait {
-                        self.reduce_step(index);
-                    } else {
-                        self.postponed.push(index);
-                    }
+            } else if last && bucket.alias_of.is_none() {
+                if self.context.spec.layout.overlap && !bucket.is_tied {
+                    self.reduce_step(index);
+                } else {
+                    self.postponed.push(index);
                 }
             }
         }
@@ -512,20 +531,13 @@ impl<'a> RankWriter<'a> {
 
     /// Reduces what could not be reduced during backward.
     pub(super) fn finish_gradients(&mut self) {
-        if self.reduces_every_microbatch() {
-            for index in 0..self.states.len() {
-                self.add_alias(index);
-                self.sum_shared(index);
-            }
-        } else {
-            for index in std::mem::take(&mut self.postponed) {
-                self.add_alias(index);
-                self.reduce_step(index);
-            }
+        for index in std::mem::take(&mut self.postponed) {
+            self.add_alias(index);
+            self.reduce_step(index);
         }
     }
 
-    /// ZeRO 0, 1: sums a bucket over its copies, then over the data-parallel ranks.
+    /// Sums the gradients of a whole step: over the copies of a bucket, then over the data-parallel ranks.
     fn reduce_step(&mut self, index: usize) {
         self.sum_shared(index);
         let bucket = &self.my_buckets()[index];
@@ -547,7 +559,7 @@ impl<'a> RankWriter<'a> {
         });
     }
 
-    /// ZeRO 2, 3: sums a microbatch's bucket over the data-parallel ranks into this rank's shard.
+    /// Sums the gradients of a microbatch over the data-parallel ranks into this rank's shard.
     fn reduce_microbatch(&mut self, index: usize) {
         let bucket = &self.my_buckets()[index];
         let state = &mut self.states[index];
@@ -583,12 +595,10 @@ impl<'a> RankWriter<'a> {
     /// Sums the ranges of a bucket of which several ranks of a replica hold a part of the gradient.
     fn sum_shared(&mut self, index: usize) {
         let bucket = &self.my_buckets()[index];
-        let sharded = self.reduces_every_microbatch();
         let gradient = self.states[index].gradient.expect("a training step");
         for shared in bucket.shared.iter().filter(|shared| shared.partial) {
-            for (segment, seat, range) in self.segments(shared, sharded) {
-                let start = if sharded { self.shard_of(bucket).start } else { 0 };
-                let view = gradient.slice(shift(&range, start));
+            for (segment, seat, range) in self.segments(shared, false) {
+                let view = gradient.slice(range);
                 let id = message_id(Message::SumShared(segment), shared.number(index), shared.key);
                 let style = self.dp_style(&seat, view, id);
                 let pieces = parts(view.len, u32::try_from(seat.ranks.len()).expect("few"));
@@ -661,7 +671,7 @@ impl<'a> RankWriter<'a> {
             }
             let gradient = self.states[index].gradient.expect("a training step");
             let mine = self.shard_of(bucket);
-            let start = if self.reduces_every_microbatch() { mine.start } else { 0 };
+            let start = if self.sums_every_microbatch(bucket) { mine.start } else { 0 };
             for (run, owned) in self.ownership(bucket) {
                 let range = intersect(&run, &mine);
                 if owned && !range.is_empty() {
@@ -748,7 +758,7 @@ impl<'a> RankWriter<'a> {
             let of = |view: View, first: u32| view.slice(shift(&range, first));
             let whole_or = |sharded: bool| if sharded { mine.start } else { 0 };
             let w = of(weights, whole_or(self.context.zero == ZeroStage::Zero3));
-            let g = of(gradient, whole_or(self.reduces_every_microbatch()));
+            let g = of(gradient, whole_or(self.sums_every_microbatch(bucket)));
             let inputs = [g, norm, scalars];
             let decayed = range.start >= norm_len;
             match moments {

@@ -170,7 +170,9 @@ pub enum PlanError {
     )]
     NoNodeSize,
     /// More than a message's tag can number.
-    #[error("{count} {what} are more than {most}, which is what a message's tag can number. Use fewer")]
+    #[error(
+        "{count} {what} are more than {most}, which is what a message's tag can number. Use fewer"
+    )]
     TooMany {
         /// What there are too many of.
         what: &'static str,

@@ -49,7 +49,10 @@ impl FromStr for DeviceRequest {
             return Ok(Self::default());
         }
         let wanted = parts.iter().map(|part| match part.to_lowercase().as_str() {
-            "" => Err("a device name is empty: use cpu, gpu, or names and indices of `shardlab doctor`".into()),
+            "" => Err(
+                "a device name is empty: use cpu, gpu, or names and indices of `shardlab doctor`"
+                    .into(),
+            ),
             "auto" => Err("auto stands alone: name the devices, or only auto".into()),
             "cpu" => Ok(Wanted::Cpu),
             "gpu" => Ok(Wanted::Gpu),
@@ -100,11 +103,7 @@ pub(super) fn open(
 ) -> Result<Devices, TrainError> {
     let ranks = spec.layout.mesh().size() as usize;
     let mut notes = Vec::new();
-    let choices = if request.is_auto() {
-        auto(spec, exec, &mut notes)?
-    } else {
-        chosen(request)?
-    };
+    let choices = if request.is_auto() { auto(spec, exec, &mut notes)? } else { chosen(request)? };
     // More devices than ranks: the first ones.
     let choices = &choices[..choices.len().min(ranks)];
     let placement: Vec<usize> = (0..ranks).map(|rank| rank * choices.len() / ranks).collect();

@@ -54,8 +54,7 @@ fn layouts_that_fit(spec: &StepSpec, cap: Bytes) -> Vec<String> {
                 }
                 let base = Layout { stage_units: None, chunks: 1, ..spec.layout.clone() };
                 let layout = Layout { dp, tp, pp, zero, recompute, microbatches, ..base };
-                let other =
-                    StepSpec { layout, device_kinds: Vec::new(), ..spec.clone() };
+                let other = StepSpec { layout, device_kinds: Vec::new(), ..spec.clone() };
                 let fits = plan_step(&other).is_ok_and(|plan| largest(&plan).1 <= cap);
                 if fits {
                     found.push(flags(&other.layout));

@@ -67,8 +67,7 @@ pub fn against_one_rank(
     let single = Scenario { layout: Layout::default(), ..scenario.clone() };
     let host = DeviceRequest::default();
     let reference = train(&single, Options { devices: host, ..Options::default() }, None)?;
-    let options =
-        Options { devices: devices.clone(), exec: exec.clone(), ..Options::default() };
+    let options = Options { devices: devices.clone(), exec: exec.clone(), ..Options::default() };
     let other = train(scenario, options, None)?;
     let allowed = if other.on_host { 1e-5 } else { 1e-4 };
     Ok(compare(&reference, &other, [allowed, allowed]))
@@ -193,7 +192,11 @@ fn tensor_differences(reference: &Tensors, other: &Tensors) -> Vec<(String, f64)
         let Some(b) = other.get(name) else { return (name.clone(), f64::NAN) };
         let largest = a.data.iter().fold(0.0, |max: f32, x| max.max(x.abs()));
         let deltas = a.data.iter().zip(&b.data).map(|(x, y)| (f64::from(*x) - f64::from(*y)).abs());
-        let delta = deltas.fold(0.0, |max: f64, d| if max.is_nan() || d.is_nan() { f64::NAN } else { max.max(d) });
+        let delta =
+            deltas.fold(
+                0.0,
+                |max: f64, d| if max.is_nan() || d.is_nan() { f64::NAN } else { max.max(d) },
+            );
         (name.clone(), if delta == 0.0 { 0.0 } else { delta / f64::from(largest) })
     };
     reference.iter().map(difference).collect()

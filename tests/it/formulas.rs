@@ -35,6 +35,8 @@ struct Sizes {
     norms: u64,
     /// Σ over key heads with h holders of 2(h−1) heads' weights, key and value, per layer.
     shared_kv: u64,
+    /// Elements of queries, keys and values of a layer on all tensor-parallel ranks.
+    qkv: u64,
 }
 
 fn sizes(spec: &StepSpec) -> Sizes {
@@ -58,7 +60,9 @@ fn sizes(spec: &StepSpec) -> Sizes {
     let holders = |head: u64| (0..tp).filter(|&t| kv_of(t).contains(&head)).count() as u64;
     let shared_kv = (0..kv).map(|head| 2 * (holders(head) - 1) * 2 * k * d).sum();
     let table = cut(u64::from(model.vocab_size), tp).iter().map(|rows| rows * d).collect();
-    Sizes { table, layer, norms: d, shared_kv }
+    let kv_held: u64 = (0..tp).map(|t| kv_of(t).count() as u64).sum();
+    let qkv = (heads + 2 * kv_held) * k * d;
+    Sizes { table, layer, norms: d, shared_kv, qkv }
 }
 
 /// The formulas of the design, in elements over all ranks.
@@ -68,10 +72,10 @@ pub(crate) fn formula(spec: &StepSpec) -> BTreeMap<Axis, u64> {
     let layers = u64::from(model.num_hidden_layers);
     let m = u64::from(layout.microbatches);
     let (d, tokens) = (u64::from(model.hidden_size), u64::from(training.batch * training.seq));
-    let Sizes { table, layer, norms, shared_kv } = sizes(spec);
+    let Sizes { table, layer, norms, shared_kv, qkv } = sizes(spec);
     let tied = model.tie_word_embeddings;
+    let table_all: u64 = table.iter().sum();
     let zero = if dp == 1 { ZeroStage::Zero0 } else { layout.zero };
-    let sharded_gradients = matches!(zero, ZeroStage::Zero2 | ZeroStage::Zero3);
 
     // Tensor parallel: 2 all-reduces of b·s·h forward and 2 backward a layer, 2 more with full
     // recompute, 1 for the embedding, 1 for the head's backward; 3 floats a row gathered for the
@@ -80,12 +84,10 @@ pub(crate) fn formula(spec: &StepSpec) -> BTreeMap<Axis, u64> {
     let full = u64::from(layout.recompute == Recompute::Full);
     let per_token = (4 + 2 * full) * layers * d + 2 * d;
     let mut tensor = 2 * (tp - 1) * per_token * tokens + tp * (tp - 1) * 3 * tokens;
-    // Once a step and replica (or over the shards of a replica): norms under sequence parallel,
-    // and key heads that several ranks hold.
+    // Once a step and replica: norms under sequence parallel, and key heads that several ranks hold.
     let sequence = u64::from(layout.sequence_parallel && tp > 1);
-    let replicas = if sharded_gradients { 1 } else { dp };
-    tensor += replicas * sequence * 2 * (tp - 1) * (2 * layers + 1) * norms;
-    tensor += replicas * layers * shared_kv;
+    tensor += dp * sequence * 2 * (tp - 1) * (2 * layers + 1) * norms;
+    tensor += dp * layers * shared_kv;
     // The squared norm: one float over each axis.
     let world = dp * tp * pp;
     let scalar = |n: u64| world / n * 2 * (n - 1);
@@ -96,23 +98,26 @@ pub(crate) fn formula(spec: &StepSpec) -> BTreeMap<Axis, u64> {
     let copies = if sequence == 1 { 1 } else { tp };
     let mut pipeline = 2 * (pp - 1) * tokens * d * copies + scalar(pp);
     if tied && pp > 1 {
-        pipeline += replicas * 2 * table.iter().sum::<u64>();
+        pipeline += dp * 2 * table_all;
     }
 
-    // Data parallel: Ψ of a position; a tied table counts at both stages, and where both are one
-    // it has two gradient accumulators but one set of weights.
-    let all = |weights_of_head: u64| -> u64 {
-        let table: u64 = table.iter().sum();
-        layers * layer.iter().sum::<u64>() + table * (1 + weights_of_head) + tp * norms
-    };
-    let untied = u64::from(!tied);
-    let weights = all(untied.max(u64::from(pp > 1)));
-    let accumulators = all(1);
+    // Data parallel: Ψ of a position. A tied table lies at both stages, or is gathered for each of
+    // its two uses where both are on one rank; its gradient is summed once a step.
+    let rest = layers * layer.iter().sum::<u64>() + tp * norms;
+    let (once, twice) = (table_all, 2 * table_all);
+    let copies_of_table = if tied && pp == 1 { once } else { twice };
+    let weights = rest + copies_of_table;
+    // What other ranks of the replica complete is summed over the replicas once a step.
+    let late = if tied { copies_of_table } else { 0 }
+        + sequence * tp * (2 * layers + 1) * norms
+        + if shared_kv > 0 { layers * qkv } else { 0 };
+    let summed_once = late;
+    let summed_often = weights - summed_once;
     let data = (dp - 1)
         * match zero {
             ZeroStage::Zero0 | ZeroStage::Zero1 => 2 * weights,
-            ZeroStage::Zero2 => m * accumulators + weights,
-            ZeroStage::Zero3 => 3 * m * accumulators,
+            ZeroStage::Zero2 => m * summed_often + summed_once + weights,
+            ZeroStage::Zero3 => 2 * m * (rest + twice) + m * summed_often + summed_once,
         }
         + scalar(dp);
     BTreeMap::from([(Axis::Dp, 4 * data), (Axis::Tp, 4 * tensor), (Axis::Pp, 4 * pipeline)])

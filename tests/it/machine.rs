@@ -24,7 +24,12 @@ pub(crate) struct Trained {
 }
 
 /// An executor with a loaded Plan and drawn weights.
-pub(crate) fn machine(plan: Plan, spec: &StepSpec, seed: u64, options: ExecOptions) -> (Executor, PlanId) {
+pub(crate) fn machine(
+    plan: Plan,
+    spec: &StepSpec,
+    seed: u64,
+    options: ExecOptions,
+) -> (Executor, PlanId) {
     let plan = Arc::new(plan);
     let mut executor = Executor::on_host(plan.mesh.size(), options);
     let id = executor.load(Arc::clone(&plan)).unwrap();

@@ -25,8 +25,16 @@ fn refused(change: impl FnOnce(&mut StepSpec), text: &Expect) {
 
 #[test]
 fn a_size_of_zero_is_refused() {
-    refused(|s| s.layout.dp = 0, &expect![[""]]);
-    refused(|s| s.layout.microbatches = 0, &expect![[""]]);
+    refused(
+        |s| s.layout.dp = 0,
+        &expect!["dp is 0, but there must be at least one. Use 1 to leave this axis uncut"],
+    );
+    refused(
+        |s| s.layout.microbatches = 0,
+        &expect![
+            "microbatches is 0, but there must be at least one. Use 1 to leave this axis uncut"
+        ],
+    );
 }
 
 #[test]
@@ -37,7 +45,7 @@ fn heads_that_do_not_divide_are_refused() {
             s.model.num_key_value_heads = 6;
             s.layout.tp = 4;
         },
-        &expect![[""]],
+        &expect!["6 heads cannot be split over 4 tensor ranks. Use tp 1, 2, 3 or 6"],
     );
 }
 
@@ -53,21 +61,27 @@ fn a_dimension_narrower_than_the_tensor_ranks_is_refused() {
             wide(s);
             s.model.intermediate_size = 10;
         },
-        &expect![[""]],
+        &expect![
+            "10 ffn columns cannot be split over 16 tensor ranks: each needs at least one. Use tp ≤ 10"
+        ],
     );
     refused(
         |s| {
             wide(s);
             s.model.vocab_size = 10;
         },
-        &expect![[""]],
+        &expect![
+            "10 tokens cannot be split over 16 tensor ranks: each needs at least one. Use tp ≤ 10"
+        ],
     );
     refused(
         |s| {
             wide(s);
             s.layout.sequence_parallel = true;
         },
-        &expect![[""]],
+        &expect![
+            "8 positions of the sequence cannot be split over 16 tensor ranks: each needs at least one. Use tp ≤ 8"
+        ],
     );
 }
 
@@ -78,13 +92,20 @@ fn more_microbatches_than_rows_are_refused() {
             s.layout.dp = 3;
             s.layout.microbatches = 3;
         },
-        &expect![[""]],
+        &expect![
+            "batch 8 over dp 3 leaves 2 rows on a data-parallel rank, too few for 3 microbatches. Use a batch of at least 9, or fewer microbatches or ranks"
+        ],
     );
 }
 
 #[test]
 fn more_stages_than_units_are_refused() {
-    refused(|s| s.layout.pp = 12, &expect![[""]]);
+    refused(
+        |s| s.layout.pp = 12,
+        &expect![
+            "12 stages need 12 units, but the model has 4 (embedding, 2 layers, head). Use fewer pipeline positions or chunks"
+        ],
+    );
 }
 
 #[test]
@@ -94,7 +115,9 @@ fn chunks_need_a_schedule_that_knows_them() {
             s.layout.pp = 2;
             s.layout.chunks = 2;
         },
-        &expect![[""]],
+        &expect![
+            "schedule OneFOneB has one stage a pipeline position, but 2 chunks are asked for. Use chunks 1, or a schedule file"
+        ],
     );
 }
 
@@ -105,13 +128,20 @@ fn stage_sizes_that_do_not_add_up_are_refused() {
             s.layout.pp = 2;
             s.layout.stage_units = Some(vec![1, 1]);
         },
-        &expect![[""]],
+        &expect![
+            "stage sizes [1, 1] do not cut 4 units into 2 stages of at least one unit. Give 2 sizes that add up to 4"
+        ],
     );
 }
 
 #[test]
 fn hierarchical_collectives_need_a_node_size() {
-    refused(|s| s.layout.collective = CollectiveChoice::Hierarchical, &expect![[""]]);
+    refused(
+        |s| s.layout.collective = CollectiveChoice::Hierarchical,
+        &expect![
+            "hierarchical collectives need to know how many ranks a node has. Give a node size, or use ring, tree or direct"
+        ],
+    );
 }
 
 #[test]
@@ -129,10 +159,16 @@ fn faulty_schedule_files_are_refused() {
         error.replace(&dir.path().display().to_string(), "DIR")
     };
     let two = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
-    expect![[""]].assert_eq(&refusal(file("rows.csv", two), 3));
-    expect![[""]].assert_eq(&refusal(file("missing.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n"), 2));
-    expect![[""]].assert_eq(&refusal(file("words.csv", "0F0,hello\n"), 2));
-    assert!(refusal(ScheduleName::File("no/such.csv".into()), 2).starts_with("schedule no/such.csv"));
+    expect!["the schedule has 2 rows, but there are 3 pipeline positions. Use pp 2"]
+        .assert_eq(&refusal(file("rows.csv", two), 3));
+    expect![
+        "the schedule cannot run: stage 1: microbatch 1 is missing its backward. Mend these cells"
+    ]
+    .assert_eq(&refusal(file("missing.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n"), 2));
+    expect!["schedule DIR/words.csv: row 0, cell 1: `hello` is not an action: expected stage, pass (F, B, I or W) and microbatch, as in 2F5, or a pair of them, as in (0F7;7B3)OVERLAP_F_B. Use a table of cells like 0F0,0F1,0B0, one row a pipeline position"].assert_eq(&refusal(file("words.csv", "0F0,hello\n"), 2));
+    assert!(
+        refusal(ScheduleName::File("no/such.csv".into()), 2).starts_with("schedule no/such.csv")
+    );
 }
 
 #[test]
@@ -142,7 +178,9 @@ fn tensors_too_large_for_a_view_are_refused() {
             s.model.vocab_size = 1 << 30;
             s.training.batch = 1;
         },
-        &expect![[""]],
+        &expect![
+            "the logits of a microbatch of one rank has 8589934592 elements, more than 4,294,967,295. Use a larger tp, or fewer rows in a microbatch"
+        ],
     );
 }
 
@@ -153,6 +191,8 @@ fn too_many_microbatches_are_refused() {
             s.training.batch = 5000;
             s.layout.microbatches = 5000;
         },
-        &expect![[""]],
+        &expect![
+            "5000 microbatches are more than 4096, which is what a message's tag can number. Use fewer"
+        ],
     );
 }

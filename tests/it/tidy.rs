@@ -61,7 +61,8 @@ fn imports_point_downwards() {
         let room = name.trim_start_matches("src/").split(['/', '.']).next().unwrap();
         let Some(mine) = floor(room) else { continue };
         for part in code(&text).split("crate::").skip(1) {
-            let other: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let other: String =
+                part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             match floor(&other) {
                 Some(theirs) if theirs < mine || other == room => {}
                 Some(_) => faults.push(format!("{name} names {other}")),
@@ -122,7 +123,10 @@ fn every_case_from_the_field_names_a_test_that_exists_or_says_why_not() {
         let reason = row.split('|').nth(3).unwrap_or_default().trim();
         assert!(!names.is_empty() || reason.len() > 20, "{case} names a test or says why not");
         for name in names {
-            assert!(tests.contains(&format!("fn {name}(")), "{case} names {name}, which is no test");
+            assert!(
+                tests.contains(&format!("fn {name}(")),
+                "{case} names {name}, which is no test"
+            );
         }
     }
 }
