@@ -137,7 +137,7 @@ impl Choice {
         match self {
             Self::Host => "cpu".into(),
             #[cfg(feature = "gpu")]
-            Self::Adapter(adapter) => format!("{} {}", adapter.info().name, adapter.info().driver),
+            Self::Adapter(adapter) => format!("{} {}", adapter.info.name, adapter.info.driver),
         }
     }
 
@@ -145,7 +145,7 @@ impl Choice {
         match self {
             Self::Host => "the CPU".into(),
             #[cfg(feature = "gpu")]
-            Self::Adapter(adapter) => adapter.info().name.clone(),
+            Self::Adapter(adapter) => adapter.info.name.clone(),
         }
     }
 
@@ -153,7 +153,7 @@ impl Choice {
         match self {
             Self::Host => false,
             #[cfg(feature = "gpu")]
-            Self::Adapter(adapter) => adapter.info().kind != DeviceKind::Software,
+            Self::Adapter(adapter) => adapter.info.kind != DeviceKind::Software,
         }
     }
 
@@ -163,7 +163,10 @@ impl Choice {
             #[cfg(feature = "gpu")]
             Self::Adapter(adapter) => {
                 use crate::exec::gpu::{GpuDevice, GpuOptions};
-                let device = GpuDevice::open(adapter, &GpuOptions::default())?;
+                let device = GpuDevice::open(
+                    adapter,
+                    GpuOptions { timestamps: true, ..GpuOptions::default() },
+                )?;
                 Ok(DeviceSlot::Device(Box::new(device)))
             }
         }
