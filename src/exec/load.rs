@@ -164,13 +164,11 @@ fn prepare(plan: &Plan, homes: &[Home], first: Option<&Plan>) -> Result<(Order, 
     // An op whose sizes make no sense may panic when it is asked for its signature.
     let prepared = catch_unwind(AssertUnwindSafe(|| {
         refuse(validate::faults(plan))?;
-        refuse(plan.buffers.iter().filter_map(io::input_fault).collect())?;
         refuse(first.map_or_else(Vec::new, |first| validate::persistent_faults(first, plan)))?;
         if let Some((rank, instr, op)) = validate::without_kernel(plan) {
             return Err(ExecError::NoKernel { rank, instr, op });
         }
         let order = order::derive(plan);
-        refuse(validate::message_faults(plan, &order))?;
         let tasks = Tasks::new(plan, &order, homes);
         Ok((order, tasks))
     }));

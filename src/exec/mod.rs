@@ -122,7 +122,7 @@ pub enum ExecError {
         op: String,
     },
     /// The instructions of a Plan do not fit its buffers.
-    #[error("this Plan cannot run: {}. Plan the step again", faults.join("; "))]
+    #[error("this Plan cannot run: {}. Plan the step again", first_of(faults))]
     Plan {
         /// What is wrong, with rank and instruction.
         faults: Vec<String>,
@@ -151,4 +151,12 @@ pub enum ExecError {
         /// The text of the panic.
         message: String,
     },
+}
+
+/// The first faults in words, and how many there are more.
+fn first_of(faults: &[String]) -> String {
+    const SHOWN: usize = 20;
+    let more = faults.len().saturating_sub(SHOWN);
+    let shown = faults[..faults.len() - more].join("; ");
+    if more == 0 { shown } else { format!("{shown}; and {more} more") }
 }

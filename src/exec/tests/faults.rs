@@ -178,37 +178,52 @@ fn faulty_shapes_are_refused_before_anything_runs() {
         let long = View { len: 5, ..x };
         instr(plan, 0, 0, Action::Launch { op: fill(5, 1.0), inputs: vec![], outputs: vec![long] });
     });
-    assert!(text.contains("rank 0 #0: x: 0 + 5 elements of x, of 4"), "{text}");
+    assert!(text.contains("rank 0 #0 uses elements 0..5 of x, which has 4"), "{text}");
     let text = refusal(|plan| {
         let x = view_of(plan, 0, "x");
         instr(plan, 0, 0, Action::Launch { op: fill(3, 1.0), inputs: vec![], outputs: vec![x] });
     });
-    assert!(text.contains("x: 4 × f32 of x where 3 × f32 are due"), "{text}");
+    assert!(text.contains("rank 0 #0 fill: x has 3 elements, not 4 of x"), "{text}");
     let text = refusal(|plan| {
         let x = view_of(plan, 0, "x");
         let op = add_assign(4);
         instr(plan, 0, 0, Action::Launch { op, inputs: vec![x], outputs: vec![x] });
     });
-    assert!(text.contains("what it writes in x overlaps what it touches in x"), "{text}");
+    assert!(text.contains("rank 0 #0 add_assign: output x shares 16 bytes with x"), "{text}");
     let text = refusal(|plan| {
         let foreign = view_of(plan, 1, "x");
         let op = fill(4, 1.0);
         instr(plan, 0, 0, Action::Launch { op, inputs: vec![], outputs: vec![foreign] });
     });
-    assert!(text.contains("x: x belongs to rank 1"), "{text}");
+    assert!(text.contains("rank 0 #0 uses x of rank 1"), "{text}");
     let text = refusal(|plan| {
         let view = View { len: 2, ..view_of(plan, 1, "x") };
         instr(plan, 1, 0, Action::Recv { view, from: Rank(0), tag: Tag(1), hops: 1 });
     });
     assert!(
-        text.contains("rank 0 #1 sends 4 × f32 to rank 1 #0, which receives 2 × f32"),
+        text.contains("rank 0 #1 sends 4 f32 of x to rank 1 (tag 1), but rank 1 #0 receives 2 f32"),
         "{text}"
     );
     let text =
         refusal(|plan| plan.buffers[0].place = Place { offset: 12, ..plan.buffers[0].place });
-    assert!(text.contains("buffer x cannot lie at 12"), "{text}");
+    assert!(
+        text.contains("rank 0: x lies at step+12: places are multiples of 256 bytes"),
+        "{text}"
+    );
     let text = refusal(|plan| plan.programs[0].instrs[0].lane = Lane::Posted);
-    assert!(text.contains("rank 0 #0: it stands in lane Posted"), "{text}");
+    assert!(text.contains("rank 0 #0 is a launch in lane posted"), "{text}");
+    let text = refusal(|plan| plan.buffers[0].place.offset = u64::MAX - 7);
+    assert!(text.contains("rank 0: buffer x cannot lie at"), "{text}");
+    let text = refusal(|plan| plan.buffers[0].place.offset = u64::MAX - 255);
+    assert!(text.contains("the machine does not give 17179869184.0 GiB for rank 0"), "{text}");
+    let text = refusal(|plan| plan.buffers[0].rank = Rank(9));
+    assert!(text.contains("buffer x belongs to rank 9, which does not exist"), "{text}");
+    let text = refusal(|plan| {
+        let view = view_of(plan, 0, "x");
+        plan.programs[0].instrs[1].lane = Lane::Out(Axis::Pp, Rank(0));
+        instr(plan, 0, 1, Action::Send { view, to: Rank(0), tag: Tag(1), hops: 1 });
+    });
+    assert!(text.contains("rank 0 #1 exchanges a message with itself"), "{text}");
     let text = refusal(|plan| plan.mesh.pp = 3);
     assert!(text.contains("it has 3 ranks, 2 are placed on devices"), "{text}");
     let text = refusal(|plan| {
@@ -216,7 +231,7 @@ fn faulty_shapes_are_refused_before_anything_runs() {
         let to = Rank(7);
         instr(plan, 1, 2, Action::Send { view, to, tag: Tag(1), hops: 1 });
     });
-    assert!(text.contains("rank 1 #2: its message names rank 7, which does not exist"), "{text}");
+    assert!(text.contains("rank 1 #2 uses buffer #99"), "{text}");
 }
 
 #[test]
