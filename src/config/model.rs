@@ -67,7 +67,7 @@ impl Model {
         };
         match name {
             // Heads, kv heads, ffn and vocabulary divide by tp 1, 2 and 4.
-            "shakespeare" => Ok(sizes(128, 4, 4, 512)),
+            "shakespeare" => Ok(sizes(128, 4, 4, 352)),
             "tiny" => Ok(sizes(32, 2, 4, 64)),
             "bench" => Ok(sizes(256, 4, 8, 704)),
             _ => Err(unknown_word("model preset", name, Self::PRESETS)),
@@ -238,7 +238,7 @@ mod tests {
             ];
             assert!(cut.iter().all(|size| size.is_multiple_of(4)), "{name}: {cut:?}");
         }
-        assert_eq!(Model::preset("shakespeare").unwrap().parameter_count(), 1_049_728);
+        assert_eq!(Model::preset("shakespeare").unwrap().parameter_count(), 803_968);
         let error = Model::preset("shakespear").unwrap_err().to_string();
         assert!(error.contains("Did you mean `shakespeare`?"), "{error}");
         assert!(error.contains("tiny, bench"), "{error}");
