@@ -156,8 +156,8 @@ impl Executor {
     /// Runs one step with all threads.
     ///
     /// # Errors
-    /// If the input does not fit the Plan, the step hangs, a kernel panics or a device fails. Weights may
-    /// then be half updated: load a checkpoint.
+    /// If the input does not fit the Plan, the step hangs, a kernel panics or a device fails.
+    /// Weights may then be half updated: load a checkpoint.
     pub fn run(
         &mut self,
         id: PlanId,
@@ -181,7 +181,8 @@ impl Executor {
         self.end()
     }
 
-    /// Begins a step: starts its clock and writes its inputs. A step that was not ended is given up.
+    /// Begins a step: starts its clock and writes its inputs. A step that was not ended is given
+    /// up.
     ///
     /// # Errors
     /// If the input does not fit the Plan or a device fails.

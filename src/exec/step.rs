@@ -4,7 +4,7 @@
 //! number tells when a step is over: tasks that are ready, running or in flight. When it falls
 //! to zero everything has run, or what is left waits for itself: a hang is known at once.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -112,7 +112,7 @@ impl Run {
             set.clear();
         }
         self.outstanding.store(self.tasks.roots.len(), Relaxed);
-        self.over.store(self.tasks.roots.is_empty(), Release);
+        self.over.store(self.tasks.roots.is_empty(), SeqCst);
         self.clock = Clock::start();
         for &task in &self.tasks.roots {
             let set = self.tasks.list[task as usize].set as usize;
@@ -122,7 +122,8 @@ impl Run {
 
     /// Whether nothing is left that could run: the step is done, hangs, or has failed.
     pub(super) fn is_over(&self) -> bool {
-        self.over.load(Acquire)
+        // SeqCst: a thread that goes to sleep looks here last, see `Bell`.
+        self.over.load(SeqCst)
     }
 
     /// Takes a ready task of a host rank: of `last_set` if it has one, else the earliest.
@@ -265,7 +266,7 @@ impl Run {
 
     /// Nothing is outstanding, or the step has failed.
     fn finish(&self) {
-        self.over.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.over.store(true, SeqCst);
         self.pool.wake_all();
     }
 

@@ -114,7 +114,8 @@ impl Bell {
     /// Sleeps; returns whether the sleeper woke by itself, that is, nobody's `ring` counted it.
     fn sleep(&self, limit: Option<Duration>, has_work: impl FnOnce() -> bool) -> bool {
         self.asleep.store(true, SeqCst);
-        // Whoever publishes work does so before it looks at `asleep`: one of the two sees the other.
+        // Whoever publishes work does so before it looks at `asleep`, and all of that is SeqCst:
+        // one of the two sees the other.
         if !has_work() {
             let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
             match limit {

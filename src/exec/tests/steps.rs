@@ -247,6 +247,15 @@ fn a_slow_rank_holds_nobody_else_up() {
 }
 
 #[test]
+fn an_executor_may_move_to_another_thread() {
+    let plan = relay(2, 10, 1.0);
+    let (mut executor, id) = on_host(plan.clone(), 2);
+    executor.run(id, 0, &nothing()).unwrap();
+    let moved = std::thread::spawn(move || executor.run(id, 1, &nothing()).unwrap().instructions);
+    assert_eq!(moved.join().unwrap(), plan.instr_count() as u64);
+}
+
+#[test]
 fn an_executor_leaves_no_thread_behind() {
     let plan = Arc::new(relay(2, 10, 1.0));
     for _ in 0..20 {
