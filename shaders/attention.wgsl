@@ -10,44 +10,12 @@
 //! 3. `attention_grad_query`: owns queries, walks keys.
 //! 4. `attention_grad_key_value`: owns keys, walks the queries of one head of their group.
 
-struct Params {
-    seq: u32,
-    batch: u32,
-    heads: u32,
-    kv_heads: u32,
-    head_dim: u32,
-    group: u32,
-    first_head: u32,
-    first_kv_head: u32,
-    /// `attention_grad_key_value`: which query head of each group.
-    member: u32,
-    /// `attention_grad_delta`: where this dispatch starts.
-    first_row: u32,
-    /// 1 / √head_dim
-    scale: f32,
-    qkv_at: u32,
-    out_at: u32,
-    lse_at: u32,
-    d_out_at: u32,
-    d_qkv_at: u32,
-    delta_at: u32,
-}
-
+/// Positions of a tile, also of those that a workgroup owns.
 const TILE: u32 = 32u;
+const OWNED: u32 = TILE;
+const LANES: u32 = 64u;
 /// Quads of a tile's side.
 const QUADS: u32 = 8u;
-const LOWEST: f32 = -3.4028234e38;
-
-@group(0) @binding(0) var<storage, read> params: Params;
-// A row of qkv is [heads | kv_heads keys | kv_heads values] × head_dim.
-@group(0) @binding(1) var<storage, read_write> qkv: array<f32>;
-@group(0) @binding(2) var<storage, read_write> out: array<f32>; // [rows, heads · head_dim]
-@group(0) @binding(3) var<storage, read_write> lse: array<f32>; // [rows, heads]
-
-// The gradients.
-@group(0) @binding(4) var<storage, read_write> d_out: array<f32>; // [rows, heads · head_dim]
-@group(0) @binding(5) var<storage, read_write> d_qkv: array<f32>; // as qkv
-@group(0) @binding(6) var<storage, read_write> delta: array<f32>; // [rows, heads]
 
 // Two factors of a product, [depth, 32]: four lines in an element.
 var<workgroup> left: array<vec4f, 256>;
@@ -58,50 +26,6 @@ var<workgroup> weights: array<vec4f, 256>;
 var<workgroup> row_max: array<f32, TILE>;
 var<workgroup> row_sum: array<f32, TILE>;
 var<workgroup> row_factor: array<f32, TILE>;
-
-/// What a workgroup works on.
-struct Job {
-    /// Which sequence.
-    sequence: u32,
-    /// Query head.
-    head: u32,
-    /// Columns of qkv at which the query, key and value of the head start.
-    query: u32,
-    key: u32,
-    value: u32,
-    lane: u32,
-}
-
-fn job_of(sequence: u32, head: u32, lane: u32) -> Job {
-    let kv_head = (params.first_head + head) / params.group - params.first_kv_head;
-    let key = (params.heads + kv_head) * params.head_dim;
-    let value = key + params.kv_heads * params.head_dim;
-    return Job(sequence, head, head * params.head_dim, key, value, lane);
-}
-
-/// Row of position `t`, the last one for all beyond the end.
-fn row_at(job: Job, t: u32) -> u32 {
-    return min(t, params.seq - 1u) * params.batch + job.sequence;
-}
-
-fn qkv_width() -> u32 {
-    return (params.heads + 2u * params.kv_heads) * params.head_dim;
-}
-
-/// Address of column `col` of position `t` in qkv, counted from its start.
-fn qkv_place(job: Job, t: u32, col: u32) -> u32 {
-    return row_at(job, t) * qkv_width() + col;
-}
-
-/// Address of column `col` of the job's head at position `t` in out, counted from its start.
-fn out_place(job: Job, t: u32, col: u32) -> u32 {
-    return (row_at(job, t) * params.heads + job.head) * params.head_dim + col;
-}
-
-/// Row r of the result is `x[r] · y`.
-fn outer(x: vec4f, y: vec4f) -> mat4x4f {
-    return mat4x4f(x.x * y, x.y * y, x.z * y, x.w * y);
-}
 
 /// The lane's 4 × 4 block of left · rightᵀ over `depth` dims of both.
 fn multiply(job: Job, depth: u32) -> mat4x4f {
@@ -133,9 +57,12 @@ fn weigh(job: Job, lines: u32, diagonal: bool, by_key: bool) -> mat4x4f {
             let line = 4u * i + step;
             let x = weights[line * QUADS + i];
             let y = right[line * QUADS + j];
-            let first = select(0u, step, by_key);
-            let last = select(step, 3u, by_key);
-            for (var row = first; row <= last; row++) { sum[row] += x[row] * y; }
+            let rows = vec4u(0u, 1u, 2u, 3u);
+            let seen = select(rows <= vec4u(step), rows >= vec4u(step), vec4<bool>(by_key));
+            sum += mat4x4f(
+                select(vec4f(), x.x * y, seen.x), select(vec4f(), x.y * y, seen.y),
+                select(vec4f(), x.z * y, seen.z), select(vec4f(), x.w * y, seen.w),
+            );
         }
     }
     return sum;
@@ -146,7 +73,7 @@ fn query_key(job: Job, q0: u32, k0: u32) -> mat4x4f {
     var sum: mat4x4f;
     for (var d0 = 0u; d0 < params.head_dim; d0 += TILE) {
         let depth = min(TILE, params.head_dim - d0);
-        for (var at = job.lane; at < TILE * TILE; at += 64u) {
+        for (var at = job.lane; at < TILE * TILE; at += LANES) {
             let line = at / TILE;
             let d = at % TILE;
             if d < depth {
@@ -167,7 +94,7 @@ fn d_out_value(job: Job, q0: u32, k0: u32) -> mat4x4f {
     var sum: mat4x4f;
     for (var d0 = 0u; d0 < params.head_dim; d0 += TILE) {
         let depth = min(TILE, params.head_dim - d0);
-        for (var at = job.lane; at < TILE * TILE; at += 64u) {
+        for (var at = job.lane; at < TILE * TILE; at += LANES) {
             let line = at / TILE;
             let d = at % TILE;
             if d < depth {
@@ -185,7 +112,7 @@ fn d_out_value(job: Job, q0: u32, k0: u32) -> mat4x4f {
 
 /// Reads 32 positions × up to 32 columns of qkv into `right`, one line a position.
 fn stage_qkv(job: Job, t0: u32, col: u32, width: u32) {
-    for (var at = job.lane; at < TILE * TILE; at += 64u) {
+    for (var at = job.lane; at < TILE * TILE; at += LANES) {
         let line = at / TILE;
         let d = at % TILE;
         if d < width {
@@ -197,7 +124,7 @@ fn stage_qkv(job: Job, t0: u32, col: u32, width: u32) {
 
 /// The same of d_out.
 fn stage_d_out(job: Job, t0: u32, col: u32, width: u32) {
-    for (var at = job.lane; at < TILE * TILE; at += 64u) {
+    for (var at = job.lane; at < TILE * TILE; at += LANES) {
         let line = at / TILE;
         let d = at % TILE;
         if d < width {
@@ -285,19 +212,18 @@ fn attention(
 
 /// Adds the lane's block of one tile of keys to its part of the output.
 fn add_to_out(job: Job, q0: u32, d0: u32, block: mat4x4f, first: bool, last: bool) {
-    var rows = block;
-    let col = d0 + job.lane % QUADS * 4u;
-    let col_count = min(4u, params.head_dim - min(col, params.head_dim));
+    let d = d0 + job.lane % QUADS * 4u;
     for (var i = 0u; i < 4u; i++) {
         let row = job.lane / QUADS * 4u + i;
         if q0 + row < params.seq {
-            let at = params.out_at + out_place(job, q0 + row, col);
-            for (var j = 0u; j < col_count; j++) {
-                var sum = rows[i][j];
-                if !first { sum += out[at + j] * row_factor[row]; }
-                if last { sum /= row_sum[row]; }
-                out[at + j] = sum;
-            }
+            let at = params.out_at + out_place(job, q0 + row, d);
+            let factor = row_factor[row];
+            let total = select(1.0, row_sum[row], last);
+            let sums = pick_row(block, i);
+            add_out(at, sums.x, factor, total, first, d);
+            add_out(at + 1u, sums.y, factor, total, first, d + 1u);
+            add_out(at + 2u, sums.z, factor, total, first, d + 2u);
+            add_out(at + 3u, sums.w, factor, total, first, d + 3u);
         }
     }
 }
@@ -323,40 +249,42 @@ struct Softmax {
 }
 
 fn softmax_grad(job: Job, q0: u32, k0: u32) -> Softmax {
-    var probability = query_key(job, q0, k0);
-    var d_score = d_out_value(job, q0, k0);
-    for (var i = 0u; i < 4u; i++) {
-        let q = q0 + job.lane / QUADS * 4u + i;
-        let at = row_at(job, q) * params.heads + job.head;
-        let log_sum = lse[params.lse_at + at];
-        let offset = delta[params.delta_at + at];
-        for (var j = 0u; j < 4u; j++) {
-            let k = k0 + job.lane % QUADS * 4u + j;
-            if k <= q && q < params.seq {
-                let p = exp(probability[i][j] * params.scale - log_sum);
-                d_score[i][j] = p * (d_score[i][j] - offset) * params.scale;
-                probability[i][j] = p;
-            } else {
-                d_score[i][j] = 0.0;
-                probability[i][j] = 0.0;
-            }
-        }
-    }
-    return Softmax(probability, d_score);
+    let score = query_key(job, q0, k0);
+    let d_probability = d_out_value(job, q0, k0);
+    let q = q0 + job.lane / QUADS * 4u;
+    let k = k0 + job.lane % QUADS * 4u;
+    let row0 = softmax_row(job, score[0], d_probability[0], q, k);
+    let row1 = softmax_row(job, score[1], d_probability[1], q + 1u, k);
+    let row2 = softmax_row(job, score[2], d_probability[2], q + 2u, k);
+    let row3 = softmax_row(job, score[3], d_probability[3], q + 3u, k);
+    return Softmax(
+        mat4x4f(row0[0], row1[0], row2[0], row3[0]),
+        mat4x4f(row0[1], row1[1], row2[1], row3[1]),
+    );
+}
+
+/// Probabilities of the keys k…k + 3 for query q, and gradients of their scores; zero where the
+/// query does not see the key.
+fn softmax_row(job: Job, score: vec4f, d_probability: vec4f, q: u32, k: u32) -> array<vec4f, 2> {
+    let at = row_at(job, q) * params.heads + job.head;
+    let probability = exp(score * params.scale - lse[params.lse_at + at]);
+    let d_score = probability * (d_probability - delta[params.delta_at + at]) * params.scale;
+    let seen = (vec4u(k, k + 1u, k + 2u, k + 3u) <= vec4u(q)) & vec4<bool>(q < params.seq);
+    return array(select(vec4f(), probability, seen), select(vec4f(), d_score, seen));
 }
 
 /// Adds the lane's block to its part of d_qkv, or assigns it.
 fn add_to_d_qkv(job: Job, t0: u32, first_col: u32, d0: u32, block: mat4x4f, assign: bool) {
-    var rows = block;
     let d = d0 + job.lane % QUADS * 4u;
-    let col_count = min(4u, params.head_dim - min(d, params.head_dim));
     for (var i = 0u; i < 4u; i++) {
         let t = t0 + job.lane / QUADS * 4u + i;
         if t < params.seq {
             let at = params.d_qkv_at + qkv_place(job, t, first_col + d);
-            for (var j = 0u; j < col_count; j++) {
-                if assign { d_qkv[at + j] = rows[i][j]; } else { d_qkv[at + j] += rows[i][j]; }
-            }
+            let row = pick_row(block, i);
+            add_d_qkv(at, row.x, assign, d);
+            add_d_qkv(at + 1u, row.y, assign, d + 1u);
+            add_d_qkv(at + 2u, row.z, assign, d + 2u);
+            add_d_qkv(at + 3u, row.w, assign, d + 3u);
         }
     }
 }
@@ -385,20 +313,17 @@ fn attention_grad_key_value(
     @builtin(workgroup_id) group: vec3u,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    // Query heads of this rank that read the key head.
-    let kv_head = params.first_kv_head + group.y;
-    let start = max(kv_head * params.group, params.first_head);
-    let end = min((kv_head + 1u) * params.group, params.first_head + params.heads);
-    let head = start + params.member;
+    let heads = heads_of(group.y);
+    let head = heads.x + params.member;
     let k0 = group.x * TILE;
-    if head < end {
+    if head < heads.y {
         let job = job_of(group.z, head - params.first_head, lane);
         for (var q0 = k0; q0 < params.seq; q0 += TILE) {
             let assign = params.member == 0u && q0 == k0;
             add_key_value(job, q0, k0, assign);
         }
     } else if params.member == 0u {
-        clear_key_value(group, lane);
+        clear_key_value(group.y, group.z, k0, lane);
     }
 }
 
@@ -418,18 +343,5 @@ fn add_key_value(job: Job, q0: u32, k0: u32, assign: bool) {
         let sum = weigh(job, min(TILE, params.seq - q0), q0 == k0, false);
         workgroupBarrier();
         add_to_d_qkv(job, k0, job.key, d0, sum, assign);
-    }
-}
-
-/// Zeroes the gradients of a key head that no query head of this rank reads.
-fn clear_key_value(group: vec3u, lane: u32) {
-    for (var at = lane; at < TILE * params.head_dim; at += 64u) {
-        let t = group.x * TILE + at / params.head_dim;
-        if t < params.seq {
-            let key = (params.heads + group.y) * params.head_dim + at % params.head_dim;
-            let row = (t * params.batch + group.z) * qkv_width();
-            d_qkv[params.d_qkv_at + row + key] = 0.0;
-            d_qkv[params.d_qkv_at + row + key + params.kv_heads * params.head_dim] = 0.0;
-        }
     }
 }

@@ -1,6 +1,5 @@
-//! Vocabulary-parallel cross entropy: see src/ops/cross_entropy.rs. `loss_stats` takes a workgroup a
-//! row, `loss_merge` one workgroup in all, `loss_grad` an invocation an element. Comes after
-//! finite.wgsl and lanes.wgsl.
+//! Vocabulary-parallel cross entropy: see src/ops/cross_entropy.rs. `loss_stats` and `loss_grad` take a
+//! workgroup a row, `loss_merge` one workgroup in all. Comes after finite.wgsl and lanes.wgsl.
 
 struct Params {
     rows: u32,
@@ -113,19 +112,22 @@ fn loss_merge(@builtin(local_invocation_index) lane: u32) {
 }
 
 @compute @workgroup_size(64)
-fn loss_grad(@builtin(global_invocation_id) id: vec3u) {
-    let col = id.x;
-    let row = id.y;
-    if params.vocab_len <= col || params.rows <= row { return; }
+fn loss_grad(
+    @builtin(workgroup_id) group: vec3u,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let row = group.x;
+    if params.rows <= row { return; }
     let label = labels[params.labels_at + row];
-    let at = params.logits_at + row * params.vocab_len + col;
-    if label == IGNORED {
-        logits_grad[at] = 0.0;
-        return;
-    }
+    let at = params.logits_at + row * params.vocab_len;
+    let weight = scalars[params.scalars_at + INVERSE_VALID_LABELS];
     let largest = merged_in[params.merged_at + 2u * row];
-    let sum = merged_in[params.merged_at + 2u * row + 1u];
-    let probability = exp(logits_grad[at] - largest) / sum;
-    let hit = select(0.0, 1.0, label_column(label) == col);
-    logits_grad[at] = (probability - hit) * scalars[params.scalars_at + INVERSE_VALID_LABELS];
+    let share = weight / merged_in[params.merged_at + 2u * row + 1u];
+    let hit = label_column(label);
+    for (var col = lane; col < params.vocab_len; col += LANES) {
+        var gradient = exp(logits_grad[at + col] - largest) * share;
+        if col == hit { gradient -= weight; }
+        if label == IGNORED { gradient = 0.0; }
+        logits_grad[at + col] = gradient;
+    }
 }

@@ -1,4 +1,5 @@
-//! What all matrix products share: bindings, addresses, and an 8 × 8 block of C in registers.
+//! What all matrix products share: bindings, addresses, and an 8 × 8 block of C in registers. Comes
+//! after blocks.wgsl.
 
 struct Params {
     m: u32,
@@ -57,11 +58,6 @@ fn b_quad(at: vec4u) -> vec4f {
     return vec4f(b[at.x], b[at.y], b[at.z], b[at.w]);
 }
 
-/// Row r of the result is `x[r] · y`.
-fn outer(x: vec4f, y: vec4f) -> mat4x4f {
-    return mat4x4f(x.x * y, x.y * y, x.z * y, x.w * y);
-}
-
 fn add_outer(block: ptr<function, Block>, x0: vec4f, x1: vec4f, y0: vec4f, y1: vec4f) {
     (*block).c00 += outer(x0, y0);
     (*block).c01 += outer(x0, y1);
@@ -71,15 +67,19 @@ fn add_outer(block: ptr<function, Block>, x0: vec4f, x1: vec4f, y0: vec4f, y1: v
 
 /// Writes or adds four rows of four columns, as far as they lie inside C.
 fn store_quads(quads: mat4x4f, row0: u32, col0: u32) {
-    // A copy that may be indexed. The bounds are no constants, so that compilers keep the loop.
-    var rows = quads;
-    let row_count = min(4u, params.m - min(row0, params.m));
-    let col_count = min(4u, params.n - min(col0, params.n));
-    for (var i = 0u; i < row_count; i++) {
-        for (var j = 0u; j < col_count; j++) {
-            let at = params.c_at + (row0 + i) * params.c_i + col0 + j;
-            if params.accumulate != 0u { c[at] += rows[i][j]; } else { c[at] = rows[i][j]; }
-        }
+    for (var i = 0u; i < min(4u, params.m - min(row0, params.m)); i++) {
+        let row = pick_row(quads, i);
+        let at = params.c_at + (row0 + i) * params.c_i + col0;
+        put(at, col0, row.x);
+        put(at + 1u, col0 + 1u, row.y);
+        put(at + 2u, col0 + 2u, row.z);
+        put(at + 3u, col0 + 3u, row.w);
+    }
+}
+
+fn put(at: u32, col: u32, value: f32) {
+    if col < params.n {
+        if params.accumulate != 0u { c[at] += value; } else { c[at] = value; }
     }
 }
 

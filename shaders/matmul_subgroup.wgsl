@@ -1,27 +1,8 @@
 //! The matrix product for software adapters whose subgroups have exactly eight lanes: a workgroup is
 //! one subgroup and takes 16 rows × 32 columns of C, four columns a lane. Each lane reads another k
 //! of A and hands it to the others, which saves seven of eight reads: on such adapters a read costs
-//! as much as ten multiplications. Comes after matmul_block.wgsl; see matmul.wgsl for the others.
-
-/// Eight rows of B, four columns of a lane.
-struct Rows {
-    y0: vec4f, y1: vec4f, y2: vec4f, y3: vec4f,
-    y4: vec4f, y5: vec4f, y6: vec4f, y7: vec4f,
-}
-
-/// Adds the products of eight k to four rows of C; lane k holds the four rows' elements of A at k.
-fn add_eight(sum: mat4x4f, x: vec4f, rows: Rows) -> mat4x4f {
-    var total = sum;
-    total += outer(subgroupBroadcast(x, 0u), rows.y0);
-    total += outer(subgroupBroadcast(x, 1u), rows.y1);
-    total += outer(subgroupBroadcast(x, 2u), rows.y2);
-    total += outer(subgroupBroadcast(x, 3u), rows.y3);
-    total += outer(subgroupBroadcast(x, 4u), rows.y4);
-    total += outer(subgroupBroadcast(x, 5u), rows.y5);
-    total += outer(subgroupBroadcast(x, 6u), rows.y6);
-    total += outer(subgroupBroadcast(x, 7u), rows.y7);
-    return total;
-}
+//! as much as ten multiplications. Comes after eights.wgsl and matmul_block.wgsl; see matmul.wgsl for
+//! the others.
 
 @compute @workgroup_size(8)
 fn matmul_subgroup(

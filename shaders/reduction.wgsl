@@ -47,28 +47,30 @@ const BLOCK: u32 = 16384u;
 @group(0) @binding(2) var<storage, read_write> guard: array<f32>;
 @group(0) @binding(3) var<storage, read_write> sum_total: array<f32>;
 
-/// Summand `index` of an element, the old value of `sum` being one of them if it is a rank's own.
-fn summand(index: u32, element: u32) -> f32 {
-    if index == params.own_position { return sum[params.sum_at + element]; }
-    switch index - u32(params.own_position < index) {
-        case 0u: { return x0[params.x0_at + element]; }
-        case 1u: { return x1[params.x1_at + element]; }
-        case 2u: { return x2[params.x2_at + element]; }
-        case 3u: { return x3[params.x3_at + element]; }
-        case 4u: { return x4[params.x4_at + element]; }
-        default: { return x5[params.x5_at + element]; }
-    }
-}
-
 @compute @workgroup_size(256)
 fn sum_ranks(@builtin(global_invocation_id) id: vec3u) {
     if params.len <= id.x { return; }
-    let summands = params.count + u32(params.own_position != NO_OWN);
-    // From the left: the first summand starts the sum, so no zero is added.
-    var total = summand(0u, id.x);
-    for (var index = 1u; index < summands; index++) { total += summand(index, id.x); }
     let to = params.sum_at + id.x;
-    if params.accumulate != 0u { sum[to] += total; } else { sum[to] = total; }
+    let own = params.own_position;
+    let old = sum[to];
+    // From the left. Written out: a loop over bindings would read all six in every round.
+    var total = x0[params.x0_at + id.x];
+    if own == 0u { total = old + total; }
+    if own == 1u { total += old; }
+    if 1u < params.count { total += x1[params.x1_at + id.x]; }
+    if own == 2u { total += old; }
+    if 2u < params.count { total += x2[params.x2_at + id.x]; }
+    if own == 3u { total += old; }
+    if 3u < params.count { total += x3[params.x3_at + id.x]; }
+    if own == 4u { total += old; }
+    if 4u < params.count { total += x4[params.x4_at + id.x]; }
+    if own == 5u { total += old; }
+    if 5u < params.count { total += x5[params.x5_at + id.x]; }
+    if own == 6u { total += old; }
+    // A rank alone with its own tensor: nothing is added.
+    if params.count == 0u { total = old; }
+    if params.accumulate != 0u { total = old + total; }
+    sum[to] = total;
 }
 
 @compute @workgroup_size(64)

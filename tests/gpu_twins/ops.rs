@@ -1,6 +1,7 @@
 //! Each op on ragged sizes, at aligned and unaligned places.
 
-use shardlab::exec::gpu::{GpuOptions, MatmulKernel};
+use shardlab::exec::gpu::{GpuDevice, GpuOptions, KernelFamily};
+use shardlab::ops::Op;
 use shardlab::ops::attention::{Attention, AttentionGrad, Heads};
 use shardlab::ops::cast::Cast;
 use shardlab::ops::cross_entropy::{LossGrad, LossMerge, LossStats};
@@ -12,7 +13,6 @@ use shardlab::ops::optimizer::{AdamW, Sgd};
 use shardlab::ops::reduction::{SquaredNorm, SumRanks};
 use shardlab::ops::rope::Rope;
 use shardlab::ops::swiglu::{SwiGlu, SwiGluGrad};
-use shardlab::ops::{Kernel, Op};
 use shardlab::shape::DType;
 
 use crate::bench::{Case, Random, assert_twins, bits, open, run, shared};
@@ -40,16 +40,21 @@ fn matrix_products_of_all_forms() {
     assert_twins(&mut device, &matmuls());
 }
 
+/// Kernels for other kinds of adapters run here too.
 #[test]
-fn matrix_products_of_the_kernels_that_are_not_chosen_here() {
+fn products_and_attention_of_the_families_that_are_not_chosen_here() {
     let Some(device) = shared() else { return };
-    let chosen = device.matmul_kernel();
+    let chosen = device.kernel_family();
     drop(device);
-    for kernel in [MatmulKernel::Tiled, MatmulKernel::Blocked] {
-        if kernel != chosen {
-            let options = GpuOptions { matmul: Some(kernel), ..Default::default() };
+    for family in [KernelFamily::Tiled, KernelFamily::Blocked] {
+        if family != chosen {
+            let options = GpuOptions { family: Some(family), ..Default::default() };
             let mut device = open(options).expect("opened before");
             assert_twins(&mut device, &matmuls());
+            if family == KernelFamily::Tiled {
+                assert_twins(&mut device, &attentions(2.0, 1e-5));
+                assert_attention_stays_causal(&mut device);
+            }
         }
     }
 }
@@ -180,30 +185,33 @@ fn attention_grad(heads: &Heads, qkv: &[f32]) -> Case {
         .input(2, outputs[1].clone())
 }
 
-#[test]
-fn attention_of_whole_grouped_and_cut_heads() {
-    let Some(mut device) = shared() else { return };
+/// Forward and backward of all kinds of heads.
+fn attentions(scale: f32, tolerance: f32) -> Vec<Case> {
     let mut cases = Vec::new();
     for heads in heads() {
         let forward = Case::new(Op::Attention(Attention { heads: heads.clone() }), 1);
         let len = forward.inputs[0].len() as u64;
-        let qkv = Random::new(3).floats(len, 2.0);
-        cases.push(attention_grad(&heads, &qkv));
-        cases.push(forward.input(0, qkv));
+        let qkv = Random::new(3).floats(len, scale);
+        cases.push(attention_grad(&heads, &qkv).tolerance(tolerance));
+        cases.push(forward.input(0, qkv).tolerance(tolerance));
     }
-    assert_twins(&mut device, &cases);
+    cases
 }
 
 #[test]
+fn attention_of_whole_grouped_and_cut_heads() {
+    let Some(mut device) = shared() else { return };
+    assert_twins(&mut device, &attentions(2.0, 1e-5));
+}
+
+/// Scores of several thousands: the softmax is all or nothing.
+#[test]
 fn attention_with_huge_scores_stays_finite() {
     let Some(mut device) = shared() else { return };
-    let heads = Heads { heads: 2, kv_heads: 2, ..heads()[1].clone() };
-    let forward = Case::new(Op::Attention(Attention { heads: heads.clone() }), 1);
-    let len = forward.inputs[0].len() as u64;
-    let qkv = Random::new(5).floats(len, 100.0);
-    let forward = forward.input(0, qkv.clone()).tolerance(1e-4);
-    assert!(forward.expected()[0].iter().all(|x| x.is_finite()));
-    assert_twins(&mut device, &[forward, attention_grad(&heads, &qkv).tolerance(1e-3)]);
+    let cases = attentions(100.0, 1e-3);
+    let finite = |case: &Case| case.expected().iter().flatten().all(|x| x.is_finite());
+    assert!(cases.iter().all(finite));
+    assert_twins(&mut device, &cases);
 }
 
 #[test]
@@ -332,20 +340,45 @@ fn a_norm_that_is_not_finite_touches_nothing() {
     }
 }
 
-/// One element of the first argument that is not finite, as the host shows it.
+/// NaN in the key and in the value of one position spoils the positions from it on, and no earlier
+/// one: keys after a query are left out, not weighed with zero.
+fn assert_attention_stays_causal(device: &mut GpuDevice) {
+    let heads = Heads { heads: 2, kv_heads: 1, group: 2, ..heads()[2].clone() };
+    let (width, dim) = (heads.qkv_width() as usize, heads.head_dim as usize);
+    let forward = Case::new(Op::Attention(Attention { heads: heads.clone() }), 4);
+    let clean = forward.inputs[0].clone();
+    for (position, column) in
+        [(0, 2 * dim), (29, 2 * dim + 1), (45, 3 * dim + 7), (69, 4 * dim - 1)]
+    {
+        let mut data = clean.clone();
+        data[position * width + column] = f32::NAN;
+        let outputs = run(device, &forward.clone().input(0, data.clone()));
+        for (t, row) in outputs[0].chunks(2 * dim).enumerate() {
+            // A value spoils its own column, a key all of the row.
+            let nans = row.iter().filter(|x| x.is_nan()).count();
+            let expected = if column < 3 * dim { 2 * dim } else { 2 };
+            assert_eq!(nans, if t < position { 0 } else { expected }, "row {t}, NaN at {position}");
+        }
+        let grad = attention_grad(&heads, &clean).input(0, data);
+        let d_qkv = run(device, &grad).remove(0);
+        for (t, row) in d_qkv.chunks(width).enumerate() {
+            let spoiled = row[..2 * dim].iter().any(|x| x.is_nan());
+            assert_eq!(spoiled, position <= t, "gradient of query {t}, NaN at {position}");
+        }
+    }
+}
+
 #[test]
 fn what_is_not_finite_shows_where_it_does_on_the_host() {
     let Some(mut device) = shared() else { return };
     let matmul = Matmul { form: Form::Nt, m: 20, n: 9, k: 12, accumulate: false };
-    let heads = Heads { heads: 2, kv_heads: 1, group: 2, ..heads()[2].clone() };
-    let stats = Random::new(1).integers(6, 0, 8);
+    let labels = Random::new(1).integers(6, 0, 8);
     let cases = [
         Case::new(Op::Matmul(matmul), 1),
         Case::new(Op::RmsNorm(RmsNorm { rows: 6, dim: 8, eps: 1e-5 }), 2),
         Case::new(Op::SwiGlu(SwiGlu { rows: 6, ffn: 4 }), 3),
-        Case::new(Op::Attention(Attention { heads }), 4),
         Case::new(Op::LossStats(LossStats { rows: 6, vocab_start: 0, vocab_len: 8 }), 5)
-            .input(1, stats),
+            .input(1, labels),
         Case::new(Op::SquaredNorm(SquaredNorm { len: 48, guard: false, accumulate: false }), 6),
         Case::new(Op::Add(Add { len: 48 }), 7),
     ];
@@ -354,9 +387,15 @@ fn what_is_not_finite_shows_where_it_does_on_the_host() {
         data[29] = f32::NAN;
         let case = case.input(0, data);
         for (got, expected) in run(&mut device, &case).iter().zip(case.expected()) {
-            let places = |x: &[f32]| x.iter().map(|x| x.is_nan()).collect::<Vec<_>>();
-            assert!(expected.iter().any(|x| x.is_nan()) || case.op.name() == "loss_stats");
-            assert_eq!(places(got), places(&expected), "{}", case.op);
+            let differs = |(got, expected): (&f32, &f32)| got.is_nan() != expected.is_nan();
+            assert_eq!(got.iter().zip(&expected).position(differs), None, "{}", case.op);
         }
+        assert!(case.expected().iter().flatten().any(|x| x.is_nan()), "{}", case.op);
     }
+}
+
+#[test]
+fn nan_in_attention_never_reaches_an_earlier_position() {
+    let Some(mut device) = shared() else { return };
+    assert_attention_stays_causal(&mut device);
 }

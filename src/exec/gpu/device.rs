@@ -9,7 +9,7 @@ use super::adapters::{Adapter, reopen};
 use super::fault::{Fault, one_line};
 use super::kernels::KernelId;
 use super::loaded::{Binder, LoadedPlan, Lowered, ReadyDispatch, lower_program, scratch_elements};
-use super::lower::{Budget, MatmulKernel};
+use super::lower::{Budget, KernelFamily};
 use super::memory::{Allocator, RankMemory, buffer};
 use super::pipelines::Pipelines;
 use super::self_test::{self, SelfTest};
@@ -32,8 +32,8 @@ pub struct GpuOptions {
     pub portable_limits: bool,
     /// Take smaller bindings than the adapter offers.
     pub binding_bytes_max: Option<Bytes>,
-    /// How matrices are multiplied; chosen by the kind of adapter if not said.
-    pub matmul: Option<MatmulKernel>,
+    /// Which kernels do the heavy work; chosen by the kind of adapter if not said.
+    pub family: Option<KernelFamily>,
     /// How long to wait for a batch before the device counts as hung; five minutes if not said.
     pub timeout: Option<Duration>,
 }
@@ -102,12 +102,12 @@ impl GpuDevice {
         if let Some(why) = &adapter.unsuitable {
             return Err(refuse(format!("it cannot run ranks: {why}"), "Take another device"));
         }
-        let matmul = choose_matmul(adapter, options.matmul)
-            .map_err(|why| refuse(why, "Let the kernel be chosen"))?;
+        let family = choose_family(adapter, options.family)
+            .map_err(|why| refuse(why, "Let the kernels be chosen"))?;
         let (instance, found) = reopen(adapter)?;
         let request = wgpu::DeviceDescriptor {
             label: Some("ranks"),
-            required_features: features(&found, matmul, &options),
+            required_features: features(&found, family, &options),
             required_limits: limits(&found, &options),
             memory_hints: wgpu::MemoryHints::MemoryUsage,
             ..Default::default()
@@ -126,7 +126,7 @@ impl GpuDevice {
             downloads: Ring::new(Direction::Download),
             timer: timed.then(|| Timer::new(&device, &queue)),
             submits: Submits::default(),
-            budget: budget(&device.limits(), matmul),
+            budget: budget(&device.limits(), family),
             // The self test is none of the ranks' memory.
             options: GpuOptions { memory_cap: None, ..options },
             self_test: SelfTest::default(),
@@ -157,9 +157,9 @@ impl GpuDevice {
         Bytes(self.uploads.bytes() + self.downloads.bytes())
     }
 
-    /// How matrices are multiplied here.
-    pub fn matmul_kernel(&self) -> MatmulKernel {
-        self.budget.matmul
+    /// Which kernels do the heavy work here.
+    pub fn kernel_family(&self) -> KernelFamily {
+        self.budget.family
     }
 
     /// Destroys the adapter's device, as a crash of its driver would: every later call fails.
@@ -522,22 +522,22 @@ fn scratch(device: &wgpu::Device, elements: u64) -> wgpu::Buffer {
 }
 
 /// By the kind of adapter, or as asked.
-fn choose_matmul(adapter: &Adapter, asked: Option<MatmulKernel>) -> Result<MatmulKernel, String> {
+fn choose_family(adapter: &Adapter, asked: Option<KernelFamily>) -> Result<KernelFamily, String> {
     let eight = adapter.limits.subgroup_sizes == Some((8, 8));
     match asked {
-        Some(MatmulKernel::Subgroup) if !eight => {
-            Err("the subgroup kernel needs subgroups of exactly eight".to_owned())
+        Some(KernelFamily::Subgroup) if !eight => {
+            Err("the subgroup kernels need subgroups of exactly eight".to_owned())
         }
-        Some(kernel) => Ok(kernel),
-        None if adapter.info.kind != DeviceKind::Software => Ok(MatmulKernel::Tiled),
-        None if eight => Ok(MatmulKernel::Subgroup),
-        None => Ok(MatmulKernel::Blocked),
+        Some(family) => Ok(family),
+        None if adapter.info.kind != DeviceKind::Software => Ok(KernelFamily::Tiled),
+        None if eight => Ok(KernelFamily::Subgroup),
+        None => Ok(KernelFamily::Blocked),
     }
 }
 
-fn features(adapter: &wgpu::Adapter, matmul: MatmulKernel, options: &GpuOptions) -> wgpu::Features {
+fn features(adapter: &wgpu::Adapter, family: KernelFamily, options: &GpuOptions) -> wgpu::Features {
     let mut features = wgpu::Features::empty();
-    if matmul == MatmulKernel::Subgroup {
+    if family == KernelFamily::Subgroup {
         features |= wgpu::Features::SUBGROUP;
     }
     if options.timestamps {
@@ -561,7 +561,7 @@ fn limits(adapter: &wgpu::Adapter, options: &GpuOptions) -> wgpu::Limits {
     limits
 }
 
-fn budget(limits: &wgpu::Limits, matmul: MatmulKernel) -> Budget {
+fn budget(limits: &wgpu::Limits, family: KernelFamily) -> Budget {
     // A view may start anywhere, so its binding is longer by up to one alignment.
     let alignment = u64::from(limits.min_storage_buffer_offset_alignment);
     let bytes = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size) - alignment;
@@ -569,6 +569,6 @@ fn budget(limits: &wgpu::Limits, matmul: MatmulKernel) -> Budget {
         elements: u32::try_from(bytes / 4).unwrap_or(u32::MAX),
         groups: limits.max_compute_workgroups_per_dimension,
         trips: Some(SAFE_TRIPS),
-        matmul,
+        family,
     }
 }

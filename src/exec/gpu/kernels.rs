@@ -30,12 +30,15 @@ macro_rules! sources {
 }
 
 sources! {
-    MATMUL = "matmul" after "matmul_block";
-    MATMUL_SUBGROUP = "matmul_subgroup" after "matmul_block", subgroups: true;
+    MATMUL = "matmul" after "blocks" after "matmul_block";
+    MATMUL_SUBGROUP = "matmul_subgroup" after "blocks" after "eights" after "matmul_block",
+        subgroups: true;
     EMBEDDING = "embedding";
     NORM = "norm" after "lanes";
     ROPE = "rope";
-    ATTENTION = "attention";
+    ATTENTION = "attention" after "blocks" after "attention_block";
+    ATTENTION_SUBGROUP = "attention_subgroup" after "blocks" after "eights"
+        after "attention_block", subgroups: true;
     SWIGLU = "swiglu";
     CROSS_ENTROPY = "cross_entropy" after "finite" after "lanes";
     ELEMENTWISE = "elementwise";
@@ -106,6 +109,9 @@ kernels! {
     AttentionGradDelta = ATTENTION.attention_grad_delta(qkv, out, lse, d_out, d_qkv, delta) Attention, [64, 1];
     AttentionGradQuery = ATTENTION.attention_grad_query(qkv, out, lse, d_out, d_qkv, delta) Attention, [64, 1];
     AttentionGradKeyValue = ATTENTION.attention_grad_key_value(qkv, out, lse, d_out, d_qkv, delta) Attention, [64, 1];
+    AttentionSubgroup = ATTENTION_SUBGROUP.attention_subgroup(qkv, out, lse) Attention, [8, 1];
+    AttentionGradQuerySubgroup = ATTENTION_SUBGROUP.attention_grad_query_subgroup(qkv, out, lse, d_out, d_qkv, delta) Attention, [8, 1];
+    AttentionGradKeyValueSubgroup = ATTENTION_SUBGROUP.attention_grad_key_value_subgroup(qkv, out, lse, d_out, d_qkv, delta) Attention, [8, 1];
     SwiGlu = SWIGLU.swiglu(gate_up, act) SwiGlu, [64, 1];
     SwiGluGrad = SWIGLU.swiglu_grad(gate_up, d_act, d_gate_up) SwiGlu, [64, 1];
     LossStats = CROSS_ENTROPY.loss_stats(logits, labels, stats) CrossEntropy, [64, 1];

@@ -20,6 +20,6 @@ mod timing;
 
 pub use adapters::{Adapter, AdapterLimits, adapters};
 pub use device::{GpuDevice, GpuOptions};
-pub use lower::MatmulKernel;
+pub use lower::KernelFamily;
 pub use params::Field;
 pub use self_test::{Check, SelfTest, Verdict};

@@ -1,12 +1,40 @@
 //! Attention: its tensors are bound whole, because a sequence is spread over all rows.
 
-use super::{Bound, List, Refusal};
+use super::{Bound, KernelFamily, List, Refusal};
 use crate::exec::gpu::kernels::KernelId;
 use crate::exec::gpu::params;
 use crate::ops::attention::{Attention, AttentionGrad, Heads};
 
-/// Queries or keys of a tile.
+/// Positions of a tile: what a workgroup walks at a time.
 const TILE: u32 = 32;
+
+/// The kernels of a family.
+struct Kernels {
+    forward: KernelId,
+    grad_query: KernelId,
+    grad_key_value: KernelId,
+    /// Positions that a workgroup owns.
+    owned: u32,
+}
+
+impl KernelFamily {
+    fn attention(self) -> Kernels {
+        match self {
+            Self::Tiled | Self::Blocked => Kernels {
+                forward: KernelId::Attention,
+                grad_query: KernelId::AttentionGradQuery,
+                grad_key_value: KernelId::AttentionGradKeyValue,
+                owned: 32,
+            },
+            Self::Subgroup => Kernels {
+                forward: KernelId::AttentionSubgroup,
+                grad_query: KernelId::AttentionGradQuerySubgroup,
+                grad_key_value: KernelId::AttentionGradKeyValueSubgroup,
+                owned: 8,
+            },
+        }
+    }
+}
 
 impl List<'_> {
     pub(super) fn attention(
@@ -20,12 +48,13 @@ impl List<'_> {
         // Of a tile: reading and multiplying for the scores, softmax, the same for the values.
         let blocks = u64::from(heads.head_dim.div_ceil(TILE));
         self.must_loop(tiles(heads) * (128 * blocks + 64), "attention")?;
-        let groups = [heads.seq.div_ceil(TILE), heads.heads, heads.batch];
         if is_empty(heads) {
             return Ok(());
         }
+        let kernels = self.budget.family.attention();
+        let groups = [heads.seq.div_ceil(kernels.owned), heads.heads, heads.batch];
         let bindings = [inputs[0], outputs[0], outputs[1]];
-        self.push(KernelId::Attention, params(heads), bindings, groups);
+        self.push(kernels.forward, params(heads), bindings, groups);
         Ok(())
     }
 
@@ -45,7 +74,8 @@ impl List<'_> {
         }
         let delta = Bound::Scratch { start: 0, len: rows * heads.heads };
         let bindings = [inputs[0], inputs[1], inputs[2], inputs[3], outputs[0], delta];
-        let tiles = heads.seq.div_ceil(TILE);
+        let kernels = self.budget.family.attention();
+        let tiles = heads.seq.div_ceil(kernels.owned);
         if heads.heads > 0 {
             for index in 0..rows.div_ceil(self.budget.groups) {
                 let first_row = index * self.budget.groups;
@@ -55,13 +85,13 @@ impl List<'_> {
                 self.push(KernelId::AttentionGradDelta, params, bindings, groups);
             }
             let groups = [tiles, heads.heads, heads.batch];
-            self.push(KernelId::AttentionGradQuery, params(heads), bindings, groups);
+            self.push(kernels.grad_query, params(heads), bindings, groups);
         }
         // One dispatch for each query head of a group, so that no loop gets too long.
         let groups = [tiles, heads.kv_heads, heads.batch];
         for member in 0..members(heads).max(1) {
             let params = params::Attention { member, ..params(heads) };
-            self.push(KernelId::AttentionGradKeyValue, params, bindings, groups);
+            self.push(kernels.grad_key_value, params, bindings, groups);
         }
         Ok(())
     }
@@ -69,7 +99,8 @@ impl List<'_> {
     fn check(&self, heads: &Heads) -> Result<(), Refusal> {
         let width = heads.qkv_width().max(heads.out_width());
         self.must_fit("a tensor of attention", heads.rows() * u64::from(width))?;
-        let counts = [heads.seq.div_ceil(TILE), heads.heads, heads.kv_heads, heads.batch];
+        let owned = self.budget.family.attention().owned;
+        let counts = [heads.seq.div_ceil(owned), heads.heads, heads.kv_heads, heads.batch];
         let most = counts.into_iter().max().unwrap_or(0);
         if most > self.budget.groups {
             return Err(Refusal::Limit(format!(

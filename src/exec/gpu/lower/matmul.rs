@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Bound, List, MatmulKernel, Refusal, chunks};
+use super::{Bound, KernelFamily, List, Refusal, chunks};
 use crate::exec::gpu::kernels::KernelId;
 use crate::exec::gpu::params;
 use crate::ops::matmul::{Form, Matmul};
@@ -22,9 +22,9 @@ impl Window {
     }
 }
 
-impl MatmulKernel {
+impl KernelFamily {
     /// The kernel, and rows and columns of C that a workgroup takes.
-    fn kernel(self) -> (KernelId, u32, u32) {
+    fn matmul(self) -> (KernelId, u32, u32) {
         match self {
             Self::Tiled => (KernelId::MatmulTiled, 64, 64),
             Self::Blocked => (KernelId::MatmulBlocked, 8, 64),
@@ -47,7 +47,7 @@ impl List<'_> {
             }
             return Ok(());
         }
-        let (kernel, group_rows, group_columns) = self.budget.matmul.kernel();
+        let (kernel, group_rows, group_columns) = self.budget.family.matmul();
         // How many of m, n and k fit: each is the rows of some operands.
         let rows = |width: u32| {
             let rows = self.budget.elements / width;

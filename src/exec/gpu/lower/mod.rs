@@ -18,14 +18,14 @@ use super::kernels::KernelId;
 use crate::ops::Op;
 use crate::plan::View;
 
-/// Which kernel multiplies matrices.
+/// Which kernels do the heavy work: matrix products and attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MatmulKernel {
+pub enum KernelFamily {
     /// Tiles in workgroup memory: for GPUs.
     Tiled,
-    /// Blocks in registers: for software adapters.
+    /// Matrix products without workgroup memory: for software adapters.
     Blocked,
-    /// Blocks in registers and broadcasts: for software adapters with subgroups of eight.
+    /// Registers and broadcasts: for software adapters with subgroups of eight.
     Subgroup,
 }
 
@@ -38,8 +38,8 @@ pub(super) struct Budget {
     pub(super) groups: u32,
     /// Trips of all loops of an invocation together; `None`: as many as it takes.
     pub(super) trips: Option<u32>,
-    /// How matrices are multiplied.
-    pub(super) matmul: MatmulKernel,
+    /// Which kernels do the heavy work.
+    pub(super) family: KernelFamily,
 }
 
 /// One kernel over bound memory.

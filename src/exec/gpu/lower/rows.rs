@@ -274,7 +274,6 @@ impl List<'_> {
         inputs: &[Bound],
         outputs: &[Bound],
     ) -> Result<(), Refusal> {
-        let columns = self.columns(op.vocab_len)?;
         for rows in chunks(op.rows, self.rows_that_fit(op.vocab_len.max(2))?) {
             let params = params::CrossEntropy {
                 rows: rows.len() as u32,
@@ -288,7 +287,7 @@ impl List<'_> {
                 inputs[2],
                 outputs[0].slice(of_rows(&rows, op.vocab_len)),
             ];
-            self.push(KernelId::LossGrad, params, bindings, [columns, params.rows, 1]);
+            self.push(KernelId::LossGrad, params, bindings, [params.rows, 1, 1]);
         }
         Ok(())
     }
