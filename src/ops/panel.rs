@@ -52,7 +52,8 @@ pub(super) struct Out<'a> {
     pub add: bool,
 }
 
-/// Sizes of `out[m, n] = left[m, k] · right[k, n]`; `n` is a multiple of [`COLUMNS`].
+/// Sizes of `out[m, n] = left[m, k] · right[k, n]`; `n` is a multiple of the lanes
+/// of a vector, which [`COLUMNS`] is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     /// Rows of the result.
@@ -103,7 +104,7 @@ impl Product<'_> {
     #[inline(always)]
     fn panels<S: Simd>(self, simd: S) {
         let Self { sizes, left, right, out } = self;
-        debug_assert_eq!(sizes.n % COLUMNS, 0, "panels are padded");
+        debug_assert_eq!(sizes.n % S::F32_LANES, 0, "panels are padded");
         let wide = 2 * S::F32_LANES;
         let mut column = 0;
         while column < sizes.n {
