@@ -15,5 +15,6 @@ pub mod ledger;
 pub mod sim;
 pub mod exec;
 pub mod train;
+pub mod cli;
 pub mod data;
 pub mod checkpoint;

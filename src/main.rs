@@ -1,1 +1,7 @@
-fn main() {}
+//! The command `shardlab`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    shardlab::cli::run()
+}

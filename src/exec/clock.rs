@@ -1,21 +1,21 @@
-//! The clock of a step: nanoseconds since its start.
+//! The clock of a step, and of whatever lasts longer: nanoseconds since its start.
 
 use std::time::Instant;
 
-/// Counts from the start of a step.
+/// Counts from its start.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub struct Clock {
     start: Instant,
 }
 
 impl Clock {
     /// A clock that starts now.
-    pub(super) fn start() -> Self {
+    pub fn start() -> Self {
         Self { start: Instant::now() }
     }
 
     /// Nanoseconds since the start.
-    pub(super) fn now(&self) -> u64 {
+    pub fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }

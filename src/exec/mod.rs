@@ -30,6 +30,7 @@ mod tests;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 
+pub use clock::Clock;
 pub use device::{Device, DeviceInfo, DeviceKind};
 pub use diagnose::NonFinite;
 pub use executor::{Advance, DeviceSlot, Executor, PlanId};

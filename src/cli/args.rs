@@ -1,0 +1,392 @@
+//! The command line: commands, flags and their help texts.
+//!
+//! Only what is typed is described here. What a flag changes is said in `settings`, what a command
+//! does in the file of its name.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::config::{
+    CollectiveChoice, ModelSource, OptimizerKind, Recompute, ScheduleName, ZeroStage,
+};
+use crate::mesh::RankOrder;
+use crate::train::DeviceRequest;
+use crate::units::Bytes;
+
+const EXAMPLES: &str = "\
+Examples:
+  shardlab                               train the quickstart, with a live picture
+  shardlab train --pp 4 --tp 1           the same with four pipeline stages
+  shardlab plan --schedule gpipe         what a step will do, without running it
+  shardlab verify --dp 2 --tp 2 --zero 3 prove that a layout equals one rank
+  shardlab doctor                        what this machine can train on
+
+Exit codes: 0 ok, 1 a check or run failed, 2 usage or configuration, 3 no device,
+4 a number is not finite, 130 interrupted";
+
+const TRAIN_EXAMPLES: &str = "\
+Examples:
+  shardlab train --dp 4 --tp 2 --zero 3 --steps 50
+  shardlab train mine.toml --json > run.json
+  shardlab train --checkpoint run/ --checkpoint-every 50 --metrics run.jsonl
+  shardlab train --resume run/ --dp 1 --tp 4";
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  shardlab plan --pp 4 --tp 1 --microbatches 8
+  shardlab plan --schedule mine.csv
+  shardlab plan --pp 4 --schedule gpipe --csv > gpipe.csv
+  shardlab plan --text --rank 3";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  shardlab verify --dp 2 --tp 2 --pp 2
+  shardlab verify --zero 3 --steps 10 --optimizer adamw
+  shardlab verify --golden tests/golden/plain --tp 2";
+
+/// Trains a transformer split over many ranks, and shows what each of them does and waits for.
+///
+/// Without a command: trains a small model on Shakespeare, split over eight ranks, draws the
+/// running step, and says what came out.
+#[derive(Debug, Parser)]
+#[command(name = "shardlab", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do; the quickstart if nothing is said.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Print one JSON object instead of the summary.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train a layout.
+    #[command(after_help = TRAIN_EXAMPLES)]
+    Train(Box<TrainArgs>),
+    /// Show the schedule, bytes and memory of a step without running it.
+    #[command(after_help = PLAN_EXAMPLES)]
+    Plan(Box<PlanArgs>),
+    /// Hold a layout against one rank, or against a reference case.
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(Box<VerifyArgs>),
+    /// List what this machine can train on, test it, and say what to do.
+    Doctor(DoctorArgs),
+    /// Print shell completions.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+}
+
+/// `shardlab train`.
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    /// What is trained and how.
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Which devices run it.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
+    /// Write the last step's spans, measured and replayed, as JSON.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub trace: Option<PathBuf>,
+    /// Write one JSON line a step.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub metrics: Option<PathBuf>,
+    /// Write a checkpoint at the end, and on Ctrl-C.
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub checkpoint: Option<PathBuf>,
+    /// Write the checkpoint every N steps too.
+    #[arg(long, value_name = "N", requires = "checkpoint", help_heading = "Output")]
+    pub checkpoint_every: Option<u64>,
+    /// Go on from a checkpoint with its settings, in its layout or another.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["scenario", "model"], help_heading = "Output")]
+    pub resume: Option<PathBuf>,
+    /// Print one JSON object instead of the summary.
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
+/// `shardlab plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// What is planned.
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Print the schedule as CSV, in the grammar of torch.distributed.pipelining.
+    #[arg(long, group = "form", help_heading = "Output")]
+    pub csv: bool,
+    /// Print every buffer and instruction.
+    #[arg(long, group = "form", help_heading = "Output")]
+    pub text: bool,
+    /// With --text: of this rank only.
+    #[arg(long, value_name = "N", requires = "text", help_heading = "Output")]
+    pub rank: Option<u32>,
+    /// Print one JSON object.
+    #[arg(long, group = "form", help_heading = "Output")]
+    pub json: bool,
+}
+
+/// `shardlab verify`.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// What is verified: three steps of SGD unless flags say otherwise.
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Which devices run it.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
+    /// A reference case that was trained elsewhere: it brings model, batches and settings.
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["scenario", "model", "data", "steps", "batch", "seq", "lr", "seed",
+            "optimizer", "clip_norm", "warmup", "weight_decay"],
+        help_heading = "Output"
+    )]
+    pub golden: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
+/// `shardlab doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A scenario and the flags that override it.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RunArgs {
+    /// A scenario file (TOML); the quickstart if none is given.
+    #[arg(value_name = "SCENARIO")]
+    pub scenario: Option<PathBuf>,
+    /// How training is cut.
+    #[command(flatten)]
+    pub layout: LayoutArgs,
+    /// What is trained.
+    #[command(flatten)]
+    pub training: TrainingArgs,
+}
+
+/// How training is cut over ranks.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Layout")]
+pub struct LayoutArgs {
+    /// Data-parallel size.
+    #[arg(long, value_name = "N")]
+    pub dp: Option<u32>,
+    /// Tensor-parallel size.
+    #[arg(long, value_name = "N")]
+    pub tp: Option<u32>,
+    /// Pipeline positions.
+    #[arg(long, value_name = "N")]
+    pub pp: Option<u32>,
+    /// Stages per pipeline position.
+    #[arg(long, value_name = "N")]
+    pub chunks: Option<u32>,
+    /// What data-parallel ranks share out: 1 optimizer state, 2 gradients too, 3 weights too.
+    #[arg(long, value_name = "0|1|2|3")]
+    pub zero: Option<ZeroStage>,
+    /// Order of forwards and backwards: gpipe, 1f1b or a file.
+    #[arg(long, value_name = "NAME|FILE.csv")]
+    pub schedule: Option<ScheduleName>,
+    /// Microbatches of a data-parallel rank in a step.
+    #[arg(long, value_name = "N")]
+    pub microbatches: Option<u32>,
+    /// The same said as rows of a microbatch.
+    #[arg(long, value_name = "ROWS")]
+    pub micro_batch_size: Option<u32>,
+    /// Cut norms and residuals over the sequence: on (if no value is given) or off.
+    #[arg(long, value_name = "on|off", num_args = 0..=1, default_missing_value = "on")]
+    pub sequence_parallel: Option<String>,
+    /// What is computed again in backward: none, selective or full.
+    #[arg(long, value_name = "WHAT")]
+    pub recompute: Option<Recompute>,
+    /// How collectives are unfolded: auto, ring, tree, hierarchical or direct.
+    #[arg(long, value_name = "HOW")]
+    pub collective: Option<CollectiveChoice>,
+    /// Whether gradients are summed while backward runs.
+    #[arg(long, value_name = "on|off", hide_possible_values = true)]
+    pub overlap: Option<Switch>,
+    /// Which axis runs fastest through the rank numbers: tp-dp-pp or tp-pp-dp.
+    #[arg(long, value_name = "ORDER")]
+    pub rank_order: Option<RankOrder>,
+    /// Ranks of a node, for hierarchical collectives.
+    #[arg(long, value_name = "N")]
+    pub node_size: Option<u32>,
+    /// Gradients are summed in buckets of at least this much.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub bucket_bytes: Option<Bytes>,
+    /// Messages of gradients and weights are cut into chunks of at most this much.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub chunk_bytes: Option<Bytes>,
+    /// Units of each stage out of [embedding, layers…, head], as in 2,1,3.
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub stage_units: Option<Vec<u32>>,
+}
+
+/// What is trained, on what, and how long.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Model and data")]
+pub struct TrainingArgs {
+    /// A preset (shakespeare, tiny, bench) or a folder with a Hugging Face config.json.
+    #[arg(long, value_name = "PRESET|DIR")]
+    pub model: Option<ModelSource>,
+    /// A text (its bytes are tokens), or tokens as .u16, .u32 or .safetensors.
+    #[arg(long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
+    /// Optimizer steps.
+    #[arg(long, value_name = "N")]
+    pub steps: Option<u64>,
+    /// Rows of a step over all data-parallel ranks.
+    #[arg(long, value_name = "ROWS")]
+    pub batch: Option<u32>,
+    /// Tokens of a row.
+    #[arg(long, value_name = "TOKENS")]
+    pub seq: Option<u32>,
+    /// Peak learning rate.
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    pub lr: Option<f32>,
+    /// Seed of weights and batches.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// adamw or sgd.
+    #[arg(long, value_name = "NAME")]
+    pub optimizer: Option<OptimizerKind>,
+    /// Limit of the global gradient norm; 0 is off.
+    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
+    pub clip_norm: Option<f32>,
+    /// Steps of linear warm-up.
+    #[arg(long, value_name = "STEPS")]
+    pub warmup: Option<u64>,
+    /// Decoupled weight decay (adamw).
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    pub weight_decay: Option<f32>,
+    /// Measure the held-out loss every N steps; 0: at the start and the end only.
+    #[arg(long, value_name = "N")]
+    pub eval_every: Option<u64>,
+}
+
+/// Which devices run the ranks.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Devices")]
+pub struct DeviceArgs {
+    /// auto, cpu, gpu, or names and numbers of `shardlab doctor` with commas between.
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub device: DeviceRequest,
+    /// What one rank may place, as in 512MiB.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub device_memory: Option<Bytes>,
+    /// Workers of the CPU; as many as cores if not said. Changes no bit of the result.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+}
+
+/// on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// Reads a number of bytes: `1048576`, `512MiB`, `1.5GiB`, `2GB`.
+fn bytes(text: &str) -> Result<Bytes, String> {
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let size: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => {
+            return Err(format!(
+                "`{unit}` is no unit: use B, KiB, MiB, GiB, TiB, KB, MB, GB or TB"
+            ));
+        }
+    };
+    // Whole numbers stay exact however large they are.
+    if let Ok(number) = number.parse::<u64>() {
+        let total = number.checked_mul(size);
+        return total.map(Bytes).ok_or_else(|| "more bytes than any memory has".to_owned());
+    }
+    match number.parse::<f64>() {
+        Ok(number) => Ok(Bytes((number * size as f64) as u64)),
+        Err(_) => Err("give a number and perhaps a unit, as in 1048576 or 512MiB".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn bytes_are_read_with_and_without_units() {
+        let cases = [
+            ("0", 0),
+            ("1048576", 1 << 20),
+            ("512MiB", 512 << 20),
+            ("512 mib", 512 << 20),
+            ("1.5GiB", 3 << 29),
+            ("2GB", 2_000_000_000),
+            ("64k", 64 << 10),
+            ("18446744073709551615", u64::MAX),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(bytes(text), Ok(Bytes(expected)), "{text}");
+        }
+        for text in ["", "MiB", "5 apples", "-1", "1e9", "99999999999TiB"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn layout_flags_are_the_same_in_every_command() {
+        let names = |command: &str| -> Vec<String> {
+            let cli = Cli::command();
+            let command = cli.find_subcommand(command).unwrap();
+            let layout = command.get_arguments().filter(|a| a.get_help_heading() == Some("Layout"));
+            layout.map(|arg| arg.get_long().unwrap().to_owned()).collect()
+        };
+        let train = names("train");
+        for flag in [
+            "dp",
+            "tp",
+            "pp",
+            "chunks",
+            "zero",
+            "schedule",
+            "microbatches",
+            "micro-batch-size",
+            "sequence-parallel",
+            "recompute",
+            "collective",
+            "overlap",
+            "rank-order",
+        ] {
+            assert!(train.iter().any(|name| name == flag), "{flag}");
+        }
+        assert_eq!(train, names("plan"));
+        assert_eq!(train, names("verify"));
+    }
+}

@@ -1,0 +1,346 @@
+//! `shardlab plan`: what a step will do, without running it: schedule, bytes, memory, legality.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::args::PlanArgs;
+use super::output;
+use super::report::{self, BytesEntry, MemoryEntry};
+use super::settings::Settings;
+use super::timetable;
+use super::verify::layout_words;
+use super::{Failure, Outcome};
+use crate::config::{ConfigError, Layout, ScheduleName};
+use crate::ledger::Ledger;
+use crate::mesh::{Axis, Rank};
+use crate::plan::{self, Plan, check, order};
+use crate::planner::schedule::Schedule;
+use crate::planner::schedule::unit_time::{UnitTimes, in_flight_peaks, unit_times};
+use crate::planner::{Purpose, StepSpec, plan_step};
+use crate::trace::Badge;
+use crate::trace::bubble::{formula_waiting_over_ideal, formula_waiting_over_span};
+use crate::units::Bytes;
+
+/// Columns where no terminal says how many it has.
+const COLUMNS: usize = 100;
+
+/// Runs the command.
+///
+/// # Errors
+/// If the layout cannot run.
+pub fn run(args: &PlanArgs) -> Result<Outcome, Failure> {
+    let settings = Settings::resolve(&args.run, |_| {})?;
+    for note in &settings.notes {
+        output::progress(format_args!("note: {note}"));
+    }
+    let scenario = settings.scenario;
+    if args.csv {
+        // The schedule alone: a faulty file is printed as it was understood.
+        output::print(&timetable::table(&scenario.layout)?.to_string())?;
+        return Ok(Outcome::Success);
+    }
+    let spec = StepSpec {
+        model: scenario.model.resolve()?,
+        layout: scenario.layout.clone(),
+        training: scenario.training.clone(),
+        purpose: Purpose::Train,
+        device_kinds: Vec::new(),
+    };
+    let plan = plan_step(&spec)?;
+    if args.text {
+        output::print(&plan_text(&plan, args.rank)?)?;
+        return Ok(Outcome::Success);
+    }
+    let schedule = timetable::table(&scenario.layout)?;
+    let answer = Answer::of(&scenario.layout, &schedule, &plan);
+    if args.json {
+        output::print_json(&answer)?;
+    } else {
+        let columns = terminal_size::terminal_size().map_or(COLUMNS, |(width, _)| width.0.into());
+        let name = &scenario.name;
+        let params = spec.model.parameter_count();
+        let head = format!("{name}: {} · {params} params\n\n", layout_words(&scenario.layout));
+        let text = head + &answer.text(&schedule, &plan, columns.max(40));
+        output::print(&text)?;
+    }
+    Ok(if answer.faults.is_empty() { Outcome::Success } else { Outcome::CheckFailed })
+}
+
+/// The whole Plan as text, or the lines of one rank.
+fn plan_text(plan: &Plan, rank: Option<u32>) -> Result<String, ConfigError> {
+    let text = plan::text::print(plan);
+    let Some(rank) = rank else { return Ok(text) };
+    let ranks = plan.mesh.size();
+    if rank >= ranks {
+        let remedy = format!("Use 0 to {}", ranks - 1);
+        return Err(ConfigError::value("rank", format!("there are {ranks} ranks"), remedy));
+    }
+    // Buffers come with their pieces below them, programs with their instructions.
+    let (buffer, program) = (format!("buffer {rank} "), format!("rank {rank}"));
+    let mut keeps = true;
+    let lines = text.lines().filter(|line| {
+        if !line.starts_with(' ') {
+            let of_rank = line.starts_with(&buffer) || *line == program;
+            keeps = of_rank || line.starts_with("mesh") || line.starts_with("tensor");
+        }
+        keeps
+    });
+    Ok(lines.map(|line| format!("{line}\n")).collect())
+}
+
+/// The object that `plan --json` prints.
+#[derive(Debug, Serialize)]
+struct Answer {
+    layout: Value,
+    /// Cells of each pipeline position.
+    schedule: Vec<Vec<String>>,
+    /// From the first cell to the last in units: F 1, B 2, I 1, W 1.
+    makespan: u64,
+    bubble: Ratios,
+    /// Textbook ratios of equal stages; `None` for a schedule from a file.
+    formula: Option<Ratios>,
+    /// Microbatches that each position has run forward but not backward, at the most.
+    in_flight_peaks: Vec<u32>,
+    bytes_per_step: BytesEntry,
+    memory: Vec<MemoryEntry>,
+    instructions: u64,
+    /// Nodes of the step's graph: launches, copies and messages.
+    nodes: usize,
+    faults: Vec<String>,
+    badges: BTreeMap<&'static str, Badge>,
+}
+
+/// The two ratios that are called bubble.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Ratios {
+    waiting_over_span: f64,
+    waiting_over_ideal: f64,
+}
+
+impl Answer {
+    fn of(layout: &Layout, schedule: &Schedule, plan: &Plan) -> Self {
+        let ledger = Ledger::of(plan);
+        let times = times(schedule);
+        let (p, m) = (layout.pp, layout.microbatches);
+        let is_textbook = !matches!(layout.schedule, ScheduleName::File(_));
+        let badges = [
+            ("makespan", Badge::Formula),
+            ("bubble", Badge::Formula),
+            ("formula", Badge::Formula),
+            ("in_flight_peaks", Badge::Counted),
+            ("bytes_per_step", Badge::Counted),
+            ("memory", Badge::Counted),
+            ("instructions", Badge::Counted),
+        ];
+        let cells = |row: &Vec<_>| row.iter().map(ToString::to_string).collect();
+        Self {
+            layout: report::layout_json(layout),
+            schedule: schedule.rows.iter().map(cells).collect(),
+            makespan: times.span,
+            bubble: Ratios {
+                waiting_over_span: times.waiting_over_span(),
+                waiting_over_ideal: times.waiting_over_ideal(),
+            },
+            formula: is_textbook.then(|| Ratios {
+                waiting_over_span: formula_waiting_over_span(p, m),
+                waiting_over_ideal: formula_waiting_over_ideal(p, m),
+            }),
+            in_flight_peaks: in_flight_peaks(schedule),
+            bytes_per_step: BytesEntry::of(&report::planned_crossings(&ledger), ledger.ranks.len()),
+            memory: MemoryEntry::of(&ledger),
+            instructions: ledger.instrs(),
+            nodes: order::graph(plan, &order::derive(plan)).len(),
+            faults: check::check(plan).iter().map(ToString::to_string).collect(),
+            badges: badges.into(),
+        }
+    }
+
+    fn text(&self, schedule: &Schedule, plan: &Plan, columns: usize) -> String {
+        let mut lines = vec![titled("Schedule, F = 1 and B = 2 units", Badge::Formula)];
+        lines.extend(timetable::draw(schedule, &times(schedule), columns));
+        let percent = |ratio: f64| format!("{:.1} %", ratio * 100.0);
+        let Ratios { waiting_over_span, waiting_over_ideal } = self.bubble;
+        lines.push(format!(
+            "  makespan {}, waiting/span {}, waiting/ideal {}",
+            self.makespan,
+            percent(waiting_over_span),
+            percent(waiting_over_ideal)
+        ));
+        if let Some(Ratios { waiting_over_span, waiting_over_ideal }) = self.formula {
+            lines.push(format!(
+                "  formula (p−1)/(m+p−1) = {}, (p−1)/m = {}",
+                percent(waiting_over_span),
+                percent(waiting_over_ideal)
+            ));
+        }
+        lines.push(String::new());
+        lines.extend(self.positions(plan));
+        lines.push(String::new());
+        lines.extend(self.bytes(plan));
+        lines.push(String::new());
+        lines.extend(memory_table(&self.memory));
+        lines.push(String::new());
+        lines.push(titled(
+            &format!("{} instructions on {} ranks", self.instructions, plan.mesh.size()),
+            Badge::Counted,
+        ));
+        let (nodes, faults) = (self.nodes, &self.faults);
+        lines.push(match faults.as_slice() {
+            [] => format!("  cannot hang: {nodes} nodes, 0 faults"),
+            _ => format!("  faulty: {nodes} nodes, {} faults", faults.len()),
+        });
+        lines.extend(faults.iter().map(|fault| format!("  {fault}")));
+        lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+    }
+
+    /// What each pipeline position holds, and how many microbatches it keeps at the most.
+    fn positions(&self, plan: &Plan) -> Vec<String> {
+        let mut lines = vec![titled("Pipeline positions", Badge::Counted)];
+        for (position, peak) in (0..).zip(&self.in_flight_peaks) {
+            let held = holds(plan, position);
+            let kept = if *peak == 1 { "microbatch" } else { "microbatches" };
+            lines.push(format!("  p{position:<3} keeps {peak} {kept} at most; {held}"));
+        }
+        lines
+    }
+
+    fn bytes(&self, plan: &Plan) -> Vec<String> {
+        let BytesEntry { by_axis, by_rank, total } = &self.bytes_per_step;
+        let axes = Axis::ALL.map(|axis| format!("{} {}", axis.word(), Bytes(by_axis[&axis])));
+        let mut lines = vec![titled("Sent per step", Badge::Counted)];
+        lines.push(format!("  {}   all {}", axes.join("   "), Bytes(*total)));
+        let each: Vec<(Rank, Bytes)> =
+            plan.mesh.ranks().zip(by_rank.iter().map(|bytes| Bytes(*bytes))).collect();
+        for (ranks, bytes) in groups(&each) {
+            lines.push(format!("  {ranks:<14} {bytes} each"));
+        }
+        lines
+    }
+}
+
+fn times(schedule: &Schedule) -> UnitTimes {
+    unit_times(schedule, timetable::unit).expect("a planned schedule does not hang")
+}
+
+/// A heading with its badge on the right.
+fn titled(heading: &str, badge: Badge) -> String {
+    format!("{heading:<68}{:>10}", badge.word())
+}
+
+/// The tensors of a pipeline position in a few words: `embedding, layers 0–1`.
+fn holds(plan: &Plan, position: u32) -> String {
+    let rank = plan.mesh.ranks().find(|rank| plan.mesh.coord(*rank).pp == position);
+    let buffers = rank.into_iter().flat_map(|rank| plan.buffers_of(rank));
+    let pieces = buffers.flat_map(|(_, decl)| &decl.pieces);
+    let (mut layers, mut others) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        let name = &plan.tensors[piece.tensor as usize].name;
+        let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.split('.').next());
+        match layer.and_then(|layer| layer.parse::<u32>().ok()) {
+            Some(layer) => layers.push(layer),
+            None => others.push(name.clone()),
+        }
+    }
+    layers.sort_unstable();
+    layers.dedup();
+    let mut parts = Vec::new();
+    if others.iter().any(|name| name.contains("embed_tokens")) {
+        parts.push("embedding".to_owned());
+    }
+    if !layers.is_empty() {
+        let word = if layers.len() == 1 { "layer" } else { "layers" };
+        parts.push(format!("{word} {}", ranges(&layers)));
+    }
+    if others.iter().any(|name| name == "model.norm.weight") {
+        parts.push("head".to_owned());
+    }
+    parts.join(", ")
+}
+
+/// Items with equal values together, in the order of the first: `ranks 0–3`.
+fn groups<T: PartialEq>(items: &[(Rank, T)]) -> Vec<(String, &T)> {
+    let mut found: Vec<(Vec<u32>, &T)> = Vec::new();
+    for (rank, value) in items {
+        match found.iter_mut().find(|(_, other)| *other == value) {
+            Some((ranks, _)) => ranks.push(rank.0),
+            None => found.push((vec![rank.0], value)),
+        }
+    }
+    let named = |(ranks, value): (Vec<u32>, _)| {
+        let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+        (format!("{word} {}", ranges(&ranks)), value)
+    };
+    found.into_iter().map(named).collect()
+}
+
+/// Ascending numbers as ranges: `0–3, 6`.
+fn ranges(numbers: &[u32]) -> String {
+    let mut text = String::new();
+    let mut rest = numbers;
+    while let Some((&first, _)) = rest.split_first() {
+        let run = rest.iter().zip(first..).take_while(|(number, next)| **number == *next).count();
+        let comma = if text.is_empty() { "" } else { ", " };
+        match run {
+            1 => write!(text, "{comma}{first}"),
+            _ => write!(text, "{comma}{first}–{}", rest[run - 1]),
+        }
+        .expect("a String takes everything");
+        rest = &rest[run..];
+    }
+    text
+}
+
+/// Memory by role at the moment of the peak, of ranks that are equal as shown.
+fn memory_table(memory: &[MemoryEntry]) -> Vec<String> {
+    let most = memory.iter().map(|entry| entry.placed).max().unwrap_or_default();
+    let (unit, size) = match most.0 {
+        0..1_048_576 => ("KiB", 1u64 << 10),
+        1_048_576..1_073_741_824 => ("MiB", 1 << 20),
+        _ => ("GiB", 1 << 30),
+    };
+    let rows: Vec<(Rank, [String; 7])> = memory
+        .iter()
+        .map(|entry| {
+            let values = [
+                entry.weights,
+                entry.gradients,
+                entry.optimizer,
+                entry.activations,
+                entry.workspace,
+                entry.peak,
+                entry.placed,
+            ];
+            (entry.rank, values.map(|bytes| format!("{:.1}", bytes.0 as f64 / size as f64)))
+        })
+        .collect();
+    let names = ["weights", "gradients", "optimizer", "activations", "workspace", "peak", "placed"];
+    let line = |first: &str, words: &[String; 7]| {
+        let cells = names.iter().zip(words).map(|(name, word)| {
+            let width = name.len().max(5) + 2;
+            format!("{word:>width$}")
+        });
+        format!("{first:<14}{}", cells.collect::<String>())
+    };
+    let mut lines = vec![titled(&format!("Memory at the live peak, {unit}"), Badge::Counted)];
+    lines.push(line("", &names.map(str::to_owned)));
+    lines.extend(groups(&rows).iter().map(|(ranks, row)| line(&format!("  {ranks}"), row)));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_ranks_stand_together() {
+        let items: Vec<(Rank, u32)> =
+            [7, 7, 7, 1, 7, 1].into_iter().zip(0..).map(|(v, r)| (Rank(r), v)).collect();
+        let named: Vec<String> =
+            groups(&items).into_iter().map(|(ranks, value)| format!("{ranks}: {value}")).collect();
+        assert_eq!(named, ["ranks 0–2, 4: 7", "ranks 3, 5: 1"]);
+        assert_eq!(ranges(&[4]), "4");
+    }
+}

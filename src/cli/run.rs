@@ -1,0 +1,241 @@
+//! The loop that the quickstart and `train` share: steps, held-out losses, metrics, checkpoints.
+//!
+//! Whatever ends it early (Ctrl-C, a number that is not finite), what was trained until then is
+//! written and reported.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::output::{self, OutputFile};
+use super::progress::Watch;
+use super::report::{StepEntry, check_counts};
+use super::settings::Settings;
+use super::{Failure, Outcome};
+use crate::checkpoint::Checkpoint;
+use crate::exec::Clock;
+use crate::ledger::Ledger;
+use crate::trace::Trace;
+use crate::trace::bubble::{Bubble, bubble};
+use crate::train::{Options, Session, StepReport, TrainError};
+use crate::units::Nanos;
+
+/// Most batches of held-out text that are looked at.
+const HELD_OUT_BATCHES: usize = 32;
+/// How long nothing may be said while devices are opened.
+const SILENCE: std::time::Duration = std::time::Duration::from_millis(700);
+
+/// What a run does beside training.
+#[derive(Debug, Default)]
+pub(super) struct Extras {
+    /// Whether held-out losses are measured at the start and the end.
+    pub(super) evaluate: bool,
+    /// Takes one JSON line a step.
+    pub(super) metrics: Option<OutputFile>,
+    /// Where checkpoints go.
+    pub(super) checkpoint: Option<PathBuf>,
+    /// How often besides at the end.
+    pub(super) checkpoint_every: Option<u64>,
+}
+
+/// Losses of models that know little, in nats a byte.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Marks {
+    /// Of one that knows nothing: ln of the vocabulary.
+    pub(super) nothing: f64,
+    /// Of one that knows how frequent each byte is.
+    pub(super) bytes: f64,
+    /// Of one that also sees the byte before: what must be beaten.
+    pub(super) pairs: f64,
+}
+
+impl Marks {
+    /// Tokens up to which counting pairs takes no time that anybody notices.
+    const TOKENS_MAX: u64 = 1 << 23;
+
+    /// Counts the data of a session, if they are bytes.
+    pub(super) fn of(session: &Session) -> Option<Self> {
+        let data = session.batches().dataset();
+        let vocab_size = session.model().vocab_size;
+        let counted = vocab_size <= 256 && data.len() <= Self::TOKENS_MAX;
+        counted.then(|| Self {
+            nothing: f64::from(vocab_size).ln(),
+            bytes: data.byte_entropy(),
+            pairs: data.pair_entropy(),
+        })
+    }
+}
+
+/// A run that is over.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) session: Session,
+    pub(super) steps: Vec<StepEntry>,
+    /// Held-out losses: after how many steps, and the loss.
+    pub(super) held_out: Vec<(u64, f64)>,
+    /// Wall clock of everything.
+    pub(super) seconds: f64,
+    /// What the last step measured.
+    pub(super) last: Option<StepReport>,
+    pub(super) end: End,
+}
+
+/// Why a run is over.
+#[derive(Debug)]
+pub(super) enum End {
+    /// All steps are trained.
+    Done,
+    /// Ctrl-C.
+    Interrupted,
+    /// The next step has a number that is not finite.
+    NotFinite(TrainError),
+}
+
+/// One line of `--metrics`.
+#[derive(Serialize)]
+struct MetricsLine {
+    #[serde(flatten)]
+    step: StepEntry,
+    tokens_per_second: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_out_loss: Option<f64>,
+}
+
+/// Opens a session; says what takes so long if it does.
+///
+/// # Errors
+/// If training cannot start.
+pub(super) fn open(
+    settings: Settings,
+    options: Options,
+    resumed: Option<&Checkpoint>,
+) -> Result<Session, Failure> {
+    let Settings { scenario, notes, .. } = settings;
+    for note in notes {
+        output::progress(format_args!("note: {note}"));
+    }
+    let ranks = scenario.layout.mesh().size();
+    let (ready, is_ready) = std::sync::mpsc::channel::<()>();
+    let patience = std::thread::Builder::new().name("patience".into()).spawn(move || {
+        if is_ready.recv_timeout(SILENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            output::progress(format_args!("shardlab · {ranks} ranks · trying the devices here …"));
+        }
+    });
+    let session = match resumed {
+        Some(checkpoint) => Session::resume(checkpoint, scenario, options),
+        None => Session::start(scenario, options),
+    };
+    drop(ready);
+    if let Ok(patience) = patience {
+        patience.join().ok();
+    }
+    session.map_err(Failure::at_start)
+}
+
+/// Trains until the last step of the scenario.
+///
+/// # Errors
+/// If a device fails, counts do not agree, or results cannot be written.
+pub(super) fn train(session: Session, mut extras: Extras) -> Result<Run, Failure> {
+    let clock = Clock::start();
+    let until = session.scenario().training.steps;
+    let eval_every = session.scenario().training.eval_every;
+    let ledger = session.ledger();
+    let watch = Watch::start(&session, until);
+    let mut run = Run {
+        session,
+        steps: Vec::new(),
+        held_out: Vec::new(),
+        seconds: 0.0,
+        last: None,
+        end: End::Done,
+    };
+    if extras.evaluate {
+        run.hold_out(&watch)?;
+    }
+    while run.session.next_step() < until {
+        if output::interrupted() {
+            run.end = End::Interrupted;
+            break;
+        }
+        let report = match run.session.step() {
+            Err(error @ TrainError::NotFinite { .. }) => {
+                run.end = End::NotFinite(error);
+                break;
+            }
+            other => other?,
+        };
+        watch.step(&report);
+        let trained = report.step + 1;
+        let evaluates = eval_every > 0 && trained.is_multiple_of(eval_every) && trained < until;
+        let held_out = if evaluates { Some(run.hold_out(&watch)?) } else { None };
+        run.finish_step(report, &ledger, &mut extras, held_out)?;
+        if extras.checkpoint_every.is_some_and(|every| every > 0 && trained.is_multiple_of(every)) {
+            run.save(&extras, &watch)?;
+        }
+    }
+    if extras.evaluate && !run.steps.is_empty() && matches!(run.end, End::Done) {
+        run.hold_out(&watch)?;
+    }
+    run.save(&extras, &watch)?;
+    run.seconds = Nanos(clock.now()).as_secs();
+    Ok(run)
+}
+
+impl Run {
+    fn finish_step(
+        &mut self,
+        report: StepReport,
+        ledger: &Ledger,
+        extras: &mut Extras,
+        held_out_loss: Option<f64>,
+    ) -> Result<(), Failure> {
+        check_counts(&report, ledger)?;
+        let step = StepEntry::from(&report);
+        if let Some(metrics) = &mut extras.metrics {
+            let training = &self.session.scenario().training;
+            let tokens = f64::from(training.batch) * f64::from(training.seq);
+            let tokens_per_second = tokens / report.seconds;
+            metrics.write_line(&MetricsLine { step, tokens_per_second, held_out_loss })?;
+        }
+        self.steps.push(step);
+        self.last = Some(report);
+        Ok(())
+    }
+
+    fn hold_out(&mut self, watch: &Watch) -> Result<f64, Failure> {
+        let loss = self.session.evaluate(HELD_OUT_BATCHES)?;
+        let trained = self.session.next_step();
+        self.held_out.push((trained, loss));
+        watch.say(&format!("held-out loss after {trained} steps: {loss:.4}"));
+        Ok(loss)
+    }
+
+    fn save(&mut self, extras: &Extras, watch: &Watch) -> Result<(), Failure> {
+        let Some(folder) = &extras.checkpoint else { return Ok(()) };
+        self.session.save(folder)?;
+        let trained = self.session.next_step();
+        watch.say(&format!("checkpoint after {trained} steps: {}", folder.display()));
+        Ok(())
+    }
+
+    /// The last steps laid out as if every rank had its own device; `None` without a step.
+    pub(super) fn replayed(&self) -> Option<(Trace, Bubble)> {
+        self.last.as_ref()?;
+        let trace = self.session.replayed();
+        let waiting = bubble(self.session.plan(), &trace);
+        Some((trace, waiting))
+    }
+
+    /// Says why the run ended early, and what that means for the process.
+    pub(super) fn outcome(&self) -> Outcome {
+        match &self.end {
+            End::Done => Outcome::Success,
+            End::Interrupted => Outcome::Interrupted,
+            End::NotFinite(error) => {
+                output::progress(format_args!("error: {error}"));
+                Outcome::NotFinite
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! `shardlab train`: trains any scenario, writes what is asked for, says what came out.
+
+use serde::Serialize;
+
+use super::args::TrainArgs;
+use super::output::{self, OutputFile};
+use super::report::Report;
+use super::run::{self, Extras, Marks, Run};
+use super::settings::Settings;
+use super::{Failure, Outcome};
+use crate::checkpoint::Checkpoint;
+use crate::config::ConfigError;
+use crate::mesh::Rank;
+use crate::plan::{Plan, text};
+use crate::trace::Trace;
+use crate::train::{Options, TrainError};
+
+/// Runs the command.
+///
+/// # Errors
+/// If it cannot start, a device fails, or results cannot be written.
+pub fn run(args: &TrainArgs) -> Result<Outcome, Failure> {
+    output::listen_for_interrupts();
+    let checkpoint = match &args.resume {
+        Some(folder) => Some(Checkpoint::read(folder).map_err(TrainError::from)?),
+        None => None,
+    };
+    let settings = match &checkpoint {
+        Some(checkpoint) => resumed_settings(checkpoint, args)?,
+        None => Settings::resolve(&args.run, |_| {})?,
+    };
+    if args.checkpoint_every == Some(0) {
+        let remedy = "Give at least 1, or leave it out for a checkpoint at the end";
+        return Err(ConfigError::value("checkpoint-every", "is 0", remedy).into());
+    }
+    let metrics = match &args.metrics {
+        Some(path) if args.resume.is_some() => Some(OutputFile::append(path)?),
+        Some(path) => Some(OutputFile::create(path)?),
+        None => None,
+    };
+    let trace = args.trace.as_deref().map(OutputFile::create).transpose()?;
+    let evaluate = !args.json || settings.scenario.training.eval_every > 0;
+    let options = Options {
+        devices: args.devices.device.clone(),
+        exec: args.devices.exec_options(),
+        ..Options::default()
+    };
+    let session = run::open(settings, options, checkpoint.as_ref())?;
+    let extras = Extras {
+        evaluate,
+        metrics,
+        checkpoint: args.checkpoint.clone(),
+        checkpoint_every: args.checkpoint_every,
+    };
+    let marks = if evaluate { Marks::of(&session) } else { None };
+    let run = run::train(session, extras)?;
+    let replayed = run.replayed();
+    if let Some(mut file) = trace {
+        file.write_line(&TraceFile::of(&run, replayed.as_ref().map(|(trace, _)| trace)))?;
+    }
+    let waiting = replayed.as_ref().map(|(_, waiting)| waiting);
+    if args.json {
+        output::print_json(&Report::of(&run.session, &run.steps, waiting))?;
+    } else {
+        output::print(&super::quickstart::summary_text(&run, replayed.as_ref(), marks, None))?;
+    }
+    Ok(run.outcome())
+}
+
+fn resumed_settings(checkpoint: &Checkpoint, args: &TrainArgs) -> Result<Settings, ConfigError> {
+    let settings = Settings::resume(checkpoint.state.scenario.clone(), &args.run)?;
+    let (done, steps) = (checkpoint.state.step, settings.scenario.training.steps);
+    if done >= steps {
+        let why = format!("the checkpoint has trained {done} of {steps} steps already");
+        let remedy = format!("Say --steps with more than {done}");
+        return Err(ConfigError::value("resume", why, remedy));
+    }
+    let (kept, wanted) =
+        (checkpoint.state.scenario.training.optimizer, settings.scenario.training.optimizer);
+    if kept != wanted {
+        let why = format!("the checkpoint holds the state of {kept}, not of {wanted}");
+        return Err(ConfigError::value("optimizer", why, "Leave --optimizer out"));
+    }
+    Ok(settings)
+}
+
+/// The object of `--trace`: spans of the last step, and what each instruction is.
+#[derive(Serialize)]
+struct TraceFile<'a> {
+    /// `[rank][instruction]`.
+    instructions: Vec<Vec<String>>,
+    measured: Option<&'a Trace>,
+    replayed: Option<&'a Trace>,
+}
+
+impl<'a> TraceFile<'a> {
+    fn of(run: &'a Run, replayed: Option<&'a Trace>) -> Self {
+        Self {
+            instructions: descriptions(run.session.plan()),
+            measured: run.last.as_ref().map(|report| report.trace.as_ref()),
+            replayed,
+        }
+    }
+}
+
+fn descriptions(plan: &Plan) -> Vec<Vec<String>> {
+    let rank = |(rank, count): (Rank, u32)| {
+        (0..count).map(|instr| text::describe(plan, rank, instr)).collect()
+    };
+    let counts = plan.programs.iter().map(|program| program.instrs.len() as u32);
+    plan.mesh.ranks().zip(counts).map(rank).collect()
+}
