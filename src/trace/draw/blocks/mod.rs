@@ -1,0 +1,264 @@
+//! Cuts the time of every rank into level-1 blocks, without a hole from 0 to the end of the step.
+//!
+//! A row shows its Compute lane. Only where that is idle does it show collectives of gradients and
+//! weights that run beside it; what remains is waiting, and each wait has its cause.
+
+use super::{Block, BlockKind, Cause, Work, cause};
+use crate::mesh::Rank;
+use crate::plan::order::Order;
+use crate::plan::{Action, Instr, Lane, Plan};
+use crate::trace::{Span, Trace};
+use crate::units::Nanos;
+
+/// The level-1 blocks of every rank, `[rank][block]`, ascending: they cover `0..trace.end()`
+/// without holes or overlaps, so busy + waiting = step, to the nanosecond.
+///
+/// One block is one cell of the schedule: instructions of one pass, stage and microbatch with
+/// nothing else between them. Waits inside a cell become its notches, but a wait for another stage
+/// of the pipeline stands for itself, and in a collective one for a rank that is late.
+///
+/// # Panics
+/// If the Trace is not one of this Plan.
+pub fn blocks(plan: &Plan, order: &Order, trace: &Trace) -> Vec<Vec<Block>> {
+    assert_eq!(trace.spans.len(), plan.programs.len(), "a Trace has the ranks of its Plan");
+    let end = trace.end();
+    let ranks = plan.programs.iter().enumerate();
+    ranks
+        .map(|(index, program)| {
+            assert_eq!(trace.spans[index].len(), program.instrs.len(), "rank {index}");
+            let rank = Rank(u32::try_from(index).expect("fewer than 2^32 ranks"));
+            let source = Source { plan, order, trace, rank };
+            Row::of(&source, end).blocks
+        })
+        .collect()
+}
+
+/// What one row is drawn from.
+struct Source<'a> {
+    plan: &'a Plan,
+    order: &'a Order,
+    trace: &'a Trace,
+    rank: Rank,
+}
+
+impl Source<'_> {
+    /// The instructions that `keep` wants and that take time, by start.
+    fn spans(&self, keep: impl Fn(u32) -> bool) -> Vec<(u32, Span)> {
+        let spans = (0..).zip(&self.trace.spans[self.rank.index()]);
+        let long = spans.filter(|(instr, span)| span.start < span.end && keep(*instr));
+        let mut found: Vec<(u32, Span)> = long.map(|(instr, span)| (instr, *span)).collect();
+        found.sort_unstable_by_key(|&(instr, span)| (span.start, instr));
+        found
+    }
+
+    /// Whether an instruction is on the Compute lane.
+    fn computes(&self, instr: u32) -> bool {
+        self.line(instr).lane == Lane::Compute
+    }
+
+    /// Whether an instruction is shown where the Compute lane is idle: additions of gradient and
+    /// weight collectives, and messages of anything but passes.
+    fn fills(&self, instr: u32) -> bool {
+        let line = self.line(instr);
+        match line.action {
+            Action::Send { .. } | Action::Recv { .. } => !Work::of(line.origin).is_pass(),
+            Action::Launch { .. } | Action::Copy { .. } => line.lane != Lane::Compute,
+        }
+    }
+
+    fn line(&self, instr: u32) -> &Instr {
+        &self.plan.programs[self.rank.index()].instrs[instr as usize]
+    }
+
+    fn cause(&self, next: u32, idle: Span) -> Cause {
+        cause::find(self.plan, self.order, self.trace, (self.rank, next), idle)
+    }
+}
+
+/// Which cell a piece of time belongs to: pieces with equal keys join.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Cell {
+    work: Work,
+    stage: Option<u32>,
+    microbatch: Option<u32>,
+}
+
+impl Cell {
+    fn of(source: &Source<'_>, instr: u32) -> Self {
+        let origin = source.line(instr).origin;
+        let work = Work::of(origin);
+        let (stage, microbatch) =
+            if work.is_pass() { (origin.stage, origin.microbatch) } else { (None, None) };
+        Self { work, stage, microbatch }
+    }
+
+    /// The cell that holds both: itself, or a backward for its own recompute.
+    fn join(self, other: Self) -> Option<Self> {
+        let backward = |cell: Self| matches!(cell.work, Work::Backward | Work::InputGrad);
+        if self == other {
+            return Some(self);
+        }
+        let (again, whole) = if backward(self) { (other, self) } else { (self, other) };
+        let own = again.work == Work::Recompute
+            && backward(whole)
+            && (again.stage, again.microbatch) == (whole.stage, whole.microbatch);
+        own.then_some(whole)
+    }
+}
+
+/// A row that grows from left to right.
+struct Row {
+    rank: Rank,
+    blocks: Vec<Block>,
+    /// The pass at work: what runs on the Compute lane next may continue it.
+    open: Option<usize>,
+}
+
+impl Row {
+    fn of(source: &Source<'_>, end: Nanos) -> Self {
+        let mut row = Self { rank: source.rank, blocks: Vec::new(), open: None };
+        let fills = disjoint(source.spans(|instr| source.fills(instr)));
+        for (instr, span) in source.spans(|instr| source.computes(instr)) {
+            row.idle_until(source, span.start, Some(instr), &fills);
+            let start = span.start.max(row.end());
+            if start < span.end {
+                row.compute(Cell::of(source, instr), Span { start, end: span.end });
+            }
+        }
+        row.idle_until(source, end, None, &fills);
+        row
+    }
+
+    /// Where the row ends so far.
+    fn end(&self) -> Nanos {
+        self.blocks.last().map(|block| block.end).unwrap_or_default()
+    }
+
+    /// Fills the row up to `end`, where the Compute lane runs `next`.
+    fn idle_until(
+        &mut self,
+        source: &Source<'_>,
+        end: Nanos,
+        next: Option<u32>,
+        fills: &[(u32, Span)],
+    ) {
+        let idle = Span { start: self.end(), end };
+        if idle.end <= idle.start {
+            return;
+        }
+        let first = fills.partition_point(|(_, span)| span.end <= idle.start);
+        for &(instr, span) in fills[first..].iter().take_while(|(_, span)| span.start < end) {
+            self.wait_until(source, span.start, Some(next.unwrap_or(instr)));
+            let span = Span { start: span.start.max(idle.start), end: span.end.min(end) };
+            self.fill(Cell::of(source, instr), span);
+        }
+        self.wait_until(source, end, next);
+    }
+
+    fn wait_until(&mut self, source: &Source<'_>, end: Nanos, next: Option<u32>) {
+        let span = Span { start: self.end(), end };
+        if span.start < span.end {
+            let cause = next.map_or(Cause::StepEnd, |next| source.cause(next, span));
+            self.push(BlockKind::Waiting(cause), None, span);
+        }
+    }
+
+    /// Appends work of the Compute lane.
+    fn compute(&mut self, cell: Cell, span: Span) {
+        if !cell.work.is_pass() {
+            self.open = None;
+            self.fill(cell, span);
+            return;
+        }
+        if let Some(open) = self.open {
+            let joined = cell_of(&self.blocks[open]).and_then(|opened| opened.join(cell));
+            // What lies between is a notch: waits, and collectives that ran meanwhile.
+            let own =
+                self.blocks[open + 1..].iter().all(|b| !b.cause().is_some_and(Cause::is_pipeline));
+            if let Some(joined) = joined.filter(|_| own) {
+                self.blocks.truncate(open + 1);
+                self.extend(joined, cell, span);
+                return;
+            }
+        }
+        self.open = Some(self.blocks.len());
+        self.push(BlockKind::Work(cell.work), Some(cell), span);
+    }
+
+    /// Appends a piece of a collective, the norm or the optimizer.
+    fn fill(&mut self, cell: Cell, span: Span) {
+        // A wait no longer than the work before it is a notch; a late rank is a wait.
+        let notch = |wait: &Block, before: &Block| {
+            wait.cause().is_some_and(|cause| !cause.is_pipeline())
+                && wait.duration() <= before.busy()
+        };
+        let before = match self.blocks.as_slice() {
+            [.., before] if cell_of(before) == Some(cell) => Some(self.blocks.len()),
+            [.., before, wait] if cell_of(before) == Some(cell) && notch(wait, before) => {
+                Some(self.blocks.len() - 1)
+            }
+            _ => None,
+        };
+        match before {
+            Some(count) => {
+                self.blocks.truncate(count);
+                self.extend(cell, cell, span);
+            }
+            None => self.push(BlockKind::Work(cell.work), Some(cell), span),
+        }
+    }
+
+    /// Makes the last block reach to the end of `span`, where it works on `cell`.
+    fn extend(&mut self, joined: Cell, cell: Cell, span: Span) {
+        let block = self.blocks.last_mut().expect("a block to extend");
+        let was = block.work();
+        if was == Some(Work::Recompute) && joined.work != Work::Recompute {
+            block.recompute = vec![Span { start: block.start, end: block.end }];
+        }
+        if block.end < span.start {
+            block.notches.push(Span { start: block.end, end: span.start });
+        }
+        if joined.work != Work::Recompute && cell.work == Work::Recompute {
+            match block.recompute.last_mut().filter(|again| again.end == block.end) {
+                Some(again) => again.end = span.end,
+                None => block.recompute.push(span),
+            }
+        }
+        block.kind = BlockKind::Work(joined.work);
+        block.end = span.end;
+    }
+
+    fn push(&mut self, kind: BlockKind, cell: Option<Cell>, span: Span) {
+        self.blocks.push(Block {
+            rank: self.rank,
+            start: span.start,
+            end: span.end,
+            kind,
+            microbatch: cell.and_then(|cell| cell.microbatch),
+            stage: cell.and_then(|cell| cell.stage),
+            notches: Vec::new(),
+            recompute: Vec::new(),
+        });
+    }
+}
+
+/// The cell that a block shows; `None` for a wait.
+fn cell_of(block: &Block) -> Option<Cell> {
+    let Block { stage, microbatch, .. } = *block;
+    block.work().map(|work| Cell { work, stage, microbatch })
+}
+
+/// Where several run at once, the one that started first; ascending.
+fn disjoint(spans: Vec<(u32, Span)>) -> Vec<(u32, Span)> {
+    let mut found: Vec<(u32, Span)> = Vec::with_capacity(spans.len());
+    for (instr, span) in spans {
+        let start = span.start.max(found.last().map(|last| last.1.end).unwrap_or_default());
+        if start < span.end {
+            found.push((instr, Span { start, end: span.end }));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Why a rank waits: the wait that ended last, followed back to what was missing then.
+//!
+//! The answer is one hop long, the other rank and what it had to bring; what that rank was doing
+//! itself is a question about its own row.
+
+use std::fmt;
+
+use super::{Work, label};
+use crate::mesh::{Axis, Rank};
+use crate::plan::order::Order;
+use crate::plan::{Action, Origin, Plan};
+use crate::trace::{Span, Trace};
+use crate::units::Nanos;
+
+/// What a waiting rank waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A message that is under way, or that the other rank cannot send yet.
+    Message {
+        /// The sender.
+        from: Rank,
+        /// Why the message is sent.
+        origin: Origin,
+    },
+    /// Another rank has no room yet for what this one sends.
+    Room {
+        /// The receiver.
+        to: Rank,
+        /// Why the message is sent.
+        origin: Origin,
+    },
+    /// Nothing is missing: the device works for other ranks.
+    Device,
+    /// This rank is done; others are not.
+    StepEnd,
+}
+
+impl Cause {
+    /// The mesh axis of the message that is missing.
+    pub fn axis(self) -> Option<Axis> {
+        match self {
+            Self::Message { origin, .. } | Self::Room { origin, .. } => origin.axis,
+            Self::Device | Self::StepEnd => None,
+        }
+    }
+
+    /// Whether another stage of the pipeline is what is missing.
+    pub fn is_pipeline(self) -> bool {
+        self.axis() == Some(Axis::Pp)
+    }
+}
+
+/// Writes the end of a sentence that begins with the rank: `waits for B2 from rank 4`.
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message { from, origin } => {
+                write!(f, "waits for {} from rank {from}", what(*origin))
+            }
+            Self::Room { to, origin } => {
+                write!(f, "waits until rank {to} takes {}", what(*origin))
+            }
+            Self::Device => f.write_str("waits for its turn on the device"),
+            Self::StepEnd => f.write_str("is done with this step"),
+        }
+    }
+}
+
+/// What a message brings: `B2`, `RS`, or the norm in words.
+fn what(origin: Origin) -> String {
+    match Work::of(origin) {
+        Work::Norm => "the gradient norm".into(),
+        work => label(work, origin.microbatch),
+    }
+}
+
+/// Why `rank` did nothing during `idle`, before its instruction `next`.
+pub(super) fn find(
+    plan: &Plan,
+    order: &Order,
+    trace: &Trace,
+    (rank, next): (Rank, u32),
+    idle: Span,
+) -> Cause {
+    let mut at = next;
+    loop {
+        if let Some((other, peer_instr)) = order.peer[rank.index()][at as usize] {
+            // A message under way, or one that the other side holds up longer than this one does.
+            let started = trace.span(rank, at as usize).start < idle.end;
+            let mine = latest_end(order, trace, rank, at);
+            if started || latest_end(order, trace, other, peer_instr) >= mine {
+                return message(plan, rank, at);
+            }
+        }
+        // The latest end; of equal ones the later instruction.
+        let before = order.predecessors(rank, at);
+        let last = before.max_by_key(|&p| (trace.span(rank, p as usize).end, p));
+        match last {
+            Some(last) if trace.span(rank, last as usize).end > idle.start => at = last,
+            _ if order.peer[rank.index()][at as usize].is_some() => {
+                return message(plan, rank, at);
+            }
+            _ => return Cause::Device,
+        }
+    }
+}
+
+/// When the last thing that an instruction waits for on its own rank ended.
+fn latest_end(order: &Order, trace: &Trace, rank: Rank, instr: u32) -> Nanos {
+    let before = order.predecessors(rank, instr);
+    before.map(|p| trace.span(rank, p as usize).end).max().unwrap_or_default()
+}
+
+/// The cause that a message is.
+fn message(plan: &Plan, rank: Rank, instr: u32) -> Cause {
+    let line = &plan.programs[rank.index()].instrs[instr as usize];
+    let origin = line.origin;
+    match line.action {
+        Action::Recv { from, .. } => Cause::Message { from, origin },
+        Action::Send { to, .. } => Cause::Room { to, origin },
+        Action::Launch { .. } | Action::Copy { .. } => Cause::Device,
+    }
+}
