@@ -1,8 +1,10 @@
 //! The command: how it reads its arguments, what it prints, and with which code it exits.
 //!
 //! One file a command: [`quickstart`], [`train`], [`plan`], [`verify`], [`doctor`]. [`args`] is what
-//! can be typed, [`settings`] what it means, [`report`] the numbers of a run. Data go to stdout,
-//! progress and errors to stderr; nothing else in the library prints.
+//! can be typed, [`settings`] what it means, [`report`] the numbers of a run. [`live`] draws the
+//! running schedule, [`screen`] redraws it in place, [`summary`] tells how a run went: pure
+//! functions from facts to [`text`]. Data go to stdout, progress and errors to stderr; nothing else
+//! in the library prints.
 
 pub mod args;
 pub mod settings;
@@ -12,6 +14,10 @@ pub mod plan;
 pub mod verify;
 pub mod doctor;
 pub mod report;
+pub mod live;
+pub mod screen;
+pub mod summary;
+pub mod text;
 mod failure;
 mod output;
 mod progress;
