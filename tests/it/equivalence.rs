@@ -14,13 +14,12 @@ type Tensors = BTreeMap<String, Vec<f32>>;
 
 /// Weights that are anything but special: uniform, norms around one.
 pub(crate) fn weights(spec: &StepSpec, seed: u64) -> Tensors {
-    let plan = plan_step(&unsplit(spec)).unwrap();
     let mut draw = Draw(seed ^ 0xabcd);
     let mut uniform = |scale: f32| (draw.below(2001) as f32 / 1000.0 - 1.0) * scale;
-    let tensors = plan.tensors.iter().map(|tensor| {
-        let norm = tensor.shape.0.len() == 1;
+    let tensors = spec.model.tensors().into_iter().map(|(name, shape)| {
+        let norm = shape.0.len() == 1;
         let value = |_| if norm { 1.0 + uniform(0.2) } else { uniform(0.3) };
-        (tensor.name.clone(), (0..tensor.shape.len()).map(value).collect())
+        (name, (0..shape.len()).map(value).collect())
     });
     tensors.collect()
 }

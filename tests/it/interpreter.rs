@@ -21,6 +21,9 @@ pub(crate) struct Batch {
     pub(crate) bias_corrections: [f32; 2],
 }
 
+/// Sees an instruction (rank, index) and the contents of the views that it writes: before, after.
+pub(crate) type Watch<'a> = &'a mut dyn FnMut((Rank, usize), &[Vec<f32>], &[Vec<f32>]);
+
 /// All ranks' memory, a vector a buffer; integers are kept as the bits of floats.
 pub(crate) struct Interpreter<'a> {
     plan: &'a Plan,
@@ -131,6 +134,10 @@ impl<'a> Interpreter<'a> {
         self.memory[view.buffer.0 as usize][range].to_vec()
     }
 
+    fn written_by(&self, action: &Action) -> Vec<Vec<f32>> {
+        action.writes().iter().map(|view| self.read(*view)).collect()
+    }
+
     fn write(&mut self, view: View, values: &[f32]) {
         let range = view.offset as usize..(view.offset + view.len) as usize;
         self.memory[view.buffer.0 as usize][range].copy_from_slice(values);
@@ -138,6 +145,12 @@ impl<'a> Interpreter<'a> {
 
     /// Runs one step and returns the mean loss and the squared gradient norm.
     pub(crate) fn run(&mut self, batch: &Batch) -> (f64, f64) {
+        self.run_watched(batch, &mut |_, _, _| {})
+    }
+
+    /// As [`Interpreter::run`]; `watch` sees what lay where an instruction writes, before and
+    /// after.
+    pub(crate) fn run_watched(&mut self, batch: &Batch, watch: Watch<'_>) -> (f64, f64) {
         self.fill_inputs(batch);
         let mut at = vec![0; self.plan.programs.len()];
         let mut messages: BTreeMap<(Rank, Rank, Tag), VecDeque<Vec<f32>>> = BTreeMap::new();
@@ -146,6 +159,7 @@ impl<'a> Interpreter<'a> {
             for rank in self.plan.mesh.ranks() {
                 let program = &self.plan.programs[rank.index()];
                 while let Some(instr) = program.instrs.get(at[rank.index()]) {
+                    let before = self.written_by(&instr.action);
                     match &instr.action {
                         Action::Launch { op, inputs, outputs } => {
                             let inputs: Vec<_> = inputs.iter().map(|v| self.read(*v)).collect();
@@ -175,6 +189,7 @@ impl<'a> Interpreter<'a> {
                             self.write(*to, &data);
                         }
                     }
+                    watch((rank, at[rank.index()]), &before, &self.written_by(&instr.action));
                     at[rank.index()] += 1;
                     ran = true;
                 }

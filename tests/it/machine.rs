@@ -6,8 +6,10 @@ use shardlab::checkpoint::{Tensor, Tensors, pieces};
 use shardlab::exec::{Crossed, ExecError, ExecOptions, Executor, PlanId, StepInput};
 use shardlab::plan::{Held, Plan, View};
 use shardlab::planner::{StepSpec, plan_step};
+use shardlab::trace::Trace;
 
 use crate::equivalence::{batch, weights};
+use crate::interpreter::Batch;
 
 /// What a few steps leave behind.
 #[derive(Debug)]
@@ -21,6 +23,10 @@ pub(crate) struct Trained {
     pub(crate) instructions: u64,
     /// Bytes allocated for each rank.
     pub(crate) allocated: Vec<u64>,
+    /// Of the last step.
+    pub(crate) trace: Trace,
+    /// The first copy of a weight or gradient that differs from another one in a bit.
+    pub(crate) copies_differ: Option<String>,
 }
 
 /// An executor with a loaded Plan and drawn weights.
@@ -29,21 +35,21 @@ pub(crate) fn machine(
     spec: &StepSpec,
     seed: u64,
     options: ExecOptions,
-) -> (Executor, PlanId) {
+) -> Result<(Executor, PlanId), ExecError> {
     let plan = Arc::new(plan);
     let mut executor = Executor::on_host(plan.mesh.size(), options);
-    let id = executor.load(Arc::clone(&plan)).unwrap();
+    let id = executor.load(Arc::clone(&plan))?;
+    let shapes = spec.model.tensors().into_iter();
     let tensors: Tensors = weights(spec, seed)
         .into_iter()
-        .zip(&plan_step(&crate::layouts::unsplit(spec)).unwrap().tensors)
-        .map(|((name, data), _)| {
-            let logical = plan.tensors.iter().find(|tensor| tensor.name == name).unwrap();
-            (name, Tensor { shape: logical.shape.clone(), data })
+        .map(|(name, data)| {
+            let (_, shape) = shapes.clone().find(|(other, _)| *other == name).unwrap();
+            (name, Tensor { shape, data })
         })
         .collect();
     let write = &mut |view: View, values: &[f32]| executor.write(id, view, values).unwrap();
     pieces::scatter(&plan, Held::Weight, &tensors, write).unwrap();
-    (executor, id)
+    Ok((executor, id))
 }
 
 pub(crate) fn gather(executor: &mut Executor, id: PlanId, held: Held) -> Tensors {
@@ -51,18 +57,17 @@ pub(crate) fn gather(executor: &mut Executor, id: PlanId, held: Held) -> Tensors
     pieces::gather(&plan, held, &mut |view| executor.read(id, view).unwrap())
 }
 
-/// Runs `steps` steps of a Plan for `spec`.
-pub(crate) fn run(
+/// Runs a step a batch of a Plan for `spec`, whatever comes out.
+pub(crate) fn attempt(
     plan: Plan,
     spec: &StepSpec,
     seed: u64,
     options: ExecOptions,
-    steps: u64,
+    batches: &[Batch],
 ) -> Result<Trained, ExecError> {
-    let (mut executor, id) = machine(plan, spec, seed, options);
+    let (mut executor, id) = machine(plan, spec, seed, options)?;
     let (mut scalars, mut gradients, mut last) = (Vec::new(), None, None);
-    for step in 0..steps {
-        let batch = batch(spec, seed + step);
+    for (step, batch) in (0..).zip(batches) {
         let input = StepInput {
             tokens: &batch.tokens,
             labels: &batch.labels,
@@ -77,12 +82,10 @@ pub(crate) fn run(
     }
     let last = last.expect("at least one step");
     let plan = Arc::clone(executor.plan(id));
-    for held in [Held::Weight, Held::Gradient] {
+    let copies_differ = [Held::Weight, Held::Gradient].into_iter().find_map(|held| {
         let read = &mut |view| executor.read(id, view).unwrap();
-        if let Some(difference) = pieces::replica_difference(&plan, held, read) {
-            panic!("copies differ: {difference}");
-        }
-    }
+        pieces::replica_difference(&plan, held, read).map(|difference| difference.to_string())
+    });
     Ok(Trained {
         scalars,
         gradients: gradients.expect("at least one step"),
@@ -90,7 +93,29 @@ pub(crate) fn run(
         crossed: last.crossed,
         instructions: last.instructions,
         allocated: plan.mesh.ranks().map(|rank| executor.allocated(rank).0).collect(),
+        trace: last.trace,
+        copies_differ,
     })
+}
+
+/// The batches of the first so many steps.
+pub(crate) fn batches(spec: &StepSpec, seed: u64, steps: u64) -> Vec<Batch> {
+    (0..steps).map(|step| batch(spec, seed + step)).collect()
+}
+
+/// Runs `steps` steps of a Plan for `spec`; all copies must stay equal.
+pub(crate) fn run(
+    plan: Plan,
+    spec: &StepSpec,
+    seed: u64,
+    options: ExecOptions,
+    steps: u64,
+) -> Result<Trained, ExecError> {
+    let trained = attempt(plan, spec, seed, options, &batches(spec, seed, steps))?;
+    if let Some(difference) = &trained.copies_differ {
+        panic!("copies differ: {difference}");
+    }
+    Ok(trained)
 }
 
 pub(crate) fn train(spec: &StepSpec, seed: u64) -> Trained {
