@@ -1,10 +1,12 @@
 //! Integration tests: each module opens with its goal and its method.
 
+mod cases;
 mod equivalence;
 mod formulas;
 mod golden;
 mod interpreter;
 mod layouts;
+mod limits;
 mod machine;
 mod promises;
 mod property;
