@@ -1,5 +1,5 @@
-//! Goal: what PyTorch got. Method: the reference cases with one rank, read top to bottom, and with
-//! every layout of a list on the executor. Whether a pair of case and layout can run at all is
+//! Goal: what `PyTorch` got. Method: the reference cases with one rank, read top to bottom, and
+//! with every layout of a list on the executor. Whether a pair of case and layout can run at all is
 //! judged here from its sizes, independently of the planner.
 
 use std::collections::BTreeMap;
@@ -172,13 +172,14 @@ fn a_wrong_reference_does_not_pass_and_the_first_tensor_is_named() {
     let tensor = golden.gradients.get_mut(name).unwrap();
     tensor.data[5] += 5e-5 * largest(&tensor.data);
     let check = |golden: &Golden| {
-        verify::against_golden(golden, &layout, &DeviceRequest::cpu(), &ExecOptions::default())
+        let (devices, exec) = (DeviceRequest::cpu(), ExecOptions::default());
+        verify::against_golden(golden, &layout, &devices, &exec).unwrap()
     };
-    let result = check(&golden).unwrap();
+    let result = check(&golden);
     assert!(!result.pass);
     let first = result.first_difference.unwrap();
     assert!(first.starts_with(&format!("gradient of {name}: ")), "{first}");
     golden.steps[1].loss *= 1.0 + 5e-5;
-    let first = check(&golden).unwrap().first_difference.unwrap();
+    let first = check(&golden).first_difference.unwrap();
     assert!(first.starts_with("loss of step 1: "), "{first}");
 }

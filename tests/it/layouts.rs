@@ -57,8 +57,10 @@ pub(crate) fn draw_spec(seed: u64, ranks: u32) -> StepSpec {
     let mut draw = Draw(seed);
     let model = small_model(&mut draw);
     let units = model.num_hidden_layers + 2;
-    let tps: Vec<u32> =
-        [1, 2, 3, 4].into_iter().filter(|tp| model.num_attention_heads % tp == 0).collect();
+    let tps: Vec<u32> = [1, 2, 3, 4]
+        .into_iter()
+        .filter(|&tp| model.num_attention_heads.is_multiple_of(tp))
+        .collect();
     let (dp, tp, pp) = loop {
         let (dp, tp, pp) = (draw.of(&[1, 2, 3, 4]), draw.of(&tps), draw.of(&[1, 2, 3, 4]));
         if dp * tp * pp <= ranks && pp <= units {

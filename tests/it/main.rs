@@ -1,4 +1,5 @@
 //! Integration tests: each module opens with its goal and its method.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod cases;
 mod equivalence;

@@ -14,7 +14,7 @@ use shardlab::train::{DeviceRequest, Options, Session};
 
 use super::{model, sgd, spec};
 
-/// A run of the small model with AdamW and clipping on letters that follow a rule.
+/// A run of the small model with `AdamW` and clipping on letters that follow a rule.
 pub(crate) fn scenario(layout: Layout) -> Scenario {
     let training = Training {
         optimizer: OptimizerKind::AdamW,
