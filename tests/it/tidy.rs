@@ -88,10 +88,14 @@ fn wgpu_is_named_in_exec_gpu_alone_and_clocks_in_exec_alone() {
 
 #[test]
 fn every_file_says_what_lives_in_it() {
-    for folder in ["src", "tests", "examples", "benches"] {
+    let folders = ["src", "tests", "examples", "benches"].into_iter();
+    for folder in folders.filter(|folder| root().join(folder).is_dir()) {
         for (name, text) in rust_files(folder) {
             assert!(text.starts_with("//! "), "{name} opens with what lives in it");
-            let long = text.lines().position(|line| line.chars().count() > 110);
+            // The formatter holds code, and texts for people cannot be broken.
+            let is_long =
+                |line: &str| line.trim_start().starts_with("//") && line.chars().count() > 110;
+            let long = text.lines().position(is_long);
             assert!(long.is_none(), "{name}:{} is too long", long.unwrap_or_default() + 1);
         }
     }
