@@ -1,5 +1,6 @@
 //! Vocabulary-parallel cross entropy: see src/ops/cross_entropy.rs. `loss_stats` and `loss_grad` take a
-//! workgroup a row, `loss_merge` one workgroup in all. Comes after finite.wgsl and lanes.wgsl.
+//! workgroup a row, `loss_merge` one workgroup in all. Comes after finite.wgsl and after lanes.wgsl or
+//! lanes_subgroup.wgsl.
 
 struct Params {
     rows: u32,
@@ -43,7 +44,7 @@ fn label_column(label: i32) -> u32 {
     return bitcast<u32>(label) - params.vocab_start;
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(LANES)
 fn loss_stats(
     @builtin(workgroup_id) group: vec3u,
     @builtin(local_invocation_index) lane: u32,
@@ -82,7 +83,7 @@ fn loss_stats(
     }
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(LANES)
 fn loss_merge(@builtin(local_invocation_index) lane: u32) {
     var loss = 0.0;
     for (var row = lane; row < params.rows; row += LANES) {
@@ -111,7 +112,7 @@ fn loss_merge(@builtin(local_invocation_index) lane: u32) {
     }
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(LANES)
 fn loss_grad(
     @builtin(workgroup_id) group: vec3u,
     @builtin(local_invocation_index) lane: u32,

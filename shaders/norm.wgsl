@@ -1,5 +1,6 @@
 //! Root-mean-square norm and its gradients: see src/ops/norm.rs. A workgroup takes one row; for the
-//! weight gradient it takes 32 columns. Comes after lanes.wgsl.
+//! weight gradient it takes 32 columns. Comes after lanes.wgsl
+//! or lanes_subgroup.wgsl.
 
 struct Params {
     rows: u32,
@@ -38,7 +39,7 @@ const ROW_BLOCKS: u32 = 8u;
 
 var<workgroup> block_sums: array<f32, 256>; // [ROW_BLOCKS, COLUMNS]
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(LANES)
 fn rms_norm(
     @builtin(workgroup_id) group: vec3u,
     @builtin(local_invocation_index) lane: u32,
@@ -63,7 +64,7 @@ fn rms_norm(
     }
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(LANES)
 fn rms_norm_grad_input(
     @builtin(workgroup_id) group: vec3u,
     @builtin(local_invocation_index) lane: u32,

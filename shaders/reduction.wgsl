@@ -38,6 +38,9 @@ const BLOCK: u32 = 16384u;
 @group(0) @binding(6) var<storage, read_write> x5: array<f32>;
 @group(0) @binding(7) var<storage, read_write> sum: array<f32>;
 
+// sum_few_ranks: two of them, as in most layouts.
+@group(0) @binding(3) var<storage, read_write> sum_few: array<f32>;
+
 // squared_norm_blocks
 @group(0) @binding(1) var<storage, read_write> x: array<f32>;
 @group(0) @binding(2) var<storage, read_write> partials: array<f32>;
@@ -73,7 +76,23 @@ fn sum_ranks(@builtin(global_invocation_id) id: vec3u) {
     sum[to] = total;
 }
 
-@compute @workgroup_size(64)
+/// `sum_ranks` of one or two inputs.
+@compute @workgroup_size(256)
+fn sum_few_ranks(@builtin(global_invocation_id) id: vec3u) {
+    if params.len <= id.x { return; }
+    let to = params.sum_at + id.x;
+    let own = params.own_position;
+    let old = sum_few[to];
+    var total = x0[params.x0_at + id.x];
+    if own == 0u { total = old + total; }
+    if own == 1u { total += old; }
+    if 1u < params.count { total += x1[params.x1_at + id.x]; }
+    if own == 2u { total += old; }
+    if params.accumulate != 0u { total = old + total; }
+    sum_few[to] = total;
+}
+
+@compute @workgroup_size(LANES)
 fn squared_norm_blocks(
     @builtin(workgroup_id) group: vec3u,
     @builtin(local_invocation_index) lane: u32,
@@ -88,7 +107,7 @@ fn squared_norm_blocks(
     if lane == 0u && group.x * BLOCK < params.len { partials[params.partials_at + group.x] = squares; }
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(LANES)
 fn squared_norm_total(@builtin(local_invocation_index) lane: u32) {
     var total = 0.0;
     for (var at = lane; at < params.len; at += LANES) { total += partials_in[params.partials_at + at]; }

@@ -28,7 +28,7 @@ fn parse(wgsl: &str) -> Result<(naga::Module, ModuleInfo), String> {
 fn faults(spec: &KernelSpec, wgsl: &str) -> Vec<String> {
     let (module, info) = match parse(wgsl) {
         Ok(parsed) => parsed,
-        Err(error) => return vec![format!("{}: {error}", spec.source.stem)],
+        Err(error) => return vec![format!("{}: {error}", spec.source.name)],
     };
     let mut faults = Vec::new();
     let mut fault = |what: String| faults.push(format!("{}: {what}", spec.entry));
@@ -149,10 +149,10 @@ fn every_entry_point_of_every_file_is_in_the_table() {
 
 #[test]
 fn only_sources_marked_so_need_subgroups() {
-    for Source { stem, wgsl, subgroups } in KERNELS.iter().map(|spec| spec.source) {
+    for Source { name, wgsl, subgroups, .. } in KERNELS.iter().map(|spec| spec.source) {
         let module = naga::front::wgsl::parse_str(wgsl).unwrap();
         let valid = Validator::new(ValidationFlags::all(), Capabilities::empty()).validate(&module);
-        assert_eq!(valid.is_err(), *subgroups, "{stem}");
+        assert_eq!(valid.is_err(), *subgroups, "{name}");
     }
 }
 

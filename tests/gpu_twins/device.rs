@@ -100,6 +100,27 @@ fn instructions_run_in_the_order_of_encoding() {
     assert_eq!(floats(&device.read(0, RANK, x).unwrap()), [1.0; 100]);
 }
 
+#[test]
+fn views_without_elements_go_everywhere() {
+    let Some(mut device) = shared() else { return };
+    let mut bench = Bench::new(0);
+    let x = bench.view(DType::F32, 7).slice(7..7);
+    let y = bench.view(DType::F32, 0);
+    bench.push(launch(Op::Scale(Scale { len: 0, factor: 2.0 }), vec![], x));
+    bench.push(Action::Copy { from: x, to: y });
+    device.load(0, &bench.plan, &[RANK]).unwrap();
+    device.encode(0, RANK, 0).unwrap();
+    device.encode(0, RANK, 1).unwrap();
+    device.encode_message(0, (RANK, x), (RANK, y)).unwrap();
+    device.encode_upload(0, RANK, y, &[]).unwrap();
+    let download = device.encode_download(0, RANK, x).unwrap();
+    let batch = device.submit().unwrap();
+    device.wait(batch).unwrap();
+    device.finish_download(download, &mut []).unwrap();
+    assert!(device.read(0, RANK, x).unwrap().is_empty());
+    device.write(0, RANK, y, &[]).unwrap();
+}
+
 fn launch(op: Op, inputs: Vec<View>, output: View) -> Action {
     Action::Launch { op, inputs, outputs: vec![output] }
 }
@@ -239,26 +260,50 @@ fn first_error(device: &mut GpuDevice, plan: &Plan) -> ExecError {
 
 #[test]
 fn instructions_are_timed_when_asked() {
+    assert_timed(GpuOptions { timestamps: true, ..Default::default() });
+}
+
+/// Each instruction goes to the queue by itself; nobody sees it from outside.
+#[test]
+fn a_batch_handed_over_in_pieces_is_one_batch() {
+    assert_timed(GpuOptions { timestamps: true, work_at_once: Some(0), ..Default::default() });
+}
+
+fn assert_timed(options: GpuOptions) {
     let Some(adapter) = adapter() else { return };
-    let options = GpuOptions { timestamps: true, ..Default::default() };
     let mut device = GpuDevice::open(&adapter, options).unwrap();
-    let matmul = |m| Op::Matmul(Matmul { form: Form::Nn, m, n: 64, k: 64, accumulate: false });
+    let matmul = |m| Op::Matmul(Matmul { form: Form::Nn, m, n: 64, k: 64, accumulate: true });
     let cases = [Case::new(matmul(8), 1), Case::new(matmul(256), 2)];
     let bench = Bench::of(&cases, 0);
     device.load(0, &bench.plan, &[RANK]).unwrap();
-    for _ in 0..3 {
+    let output = match &bench.plan.programs[0].instrs[0].action {
+        Action::Launch { outputs, .. } => outputs[0],
+        other => panic!("{other:?}"),
+    };
+    for round in 1..4 {
+        bench.write(&mut device, 0, &cases[0]);
+        let zeroes = bytes(&vec![0.0; output.len as usize]);
+        device.encode_upload(0, RANK, output, &zeroes).unwrap();
         for instr in [0, 1, 0] {
             device.encode(0, RANK, instr).unwrap();
         }
+        let download = device.encode_download(0, RANK, output).unwrap();
+        device.encode(0, RANK, 0).unwrap();
         let batch = device.submit().unwrap();
         device.wait(batch).unwrap();
+        let mut twice = vec![0; zeroes.len()];
+        device.finish_download(download, &mut twice).unwrap();
+        let once = Case { outputs: vec![floats(&zeroes)], ..cases[0].clone() }.expected();
+        let right = |(twice, once): (&f32, &f32)| (twice - 2.0 * once).abs() < 1e-4;
+        assert!(floats(&twice).iter().zip(&once[0]).all(right), "round {round}");
+
         let times = device.timings(batch);
         if !adapter.limits.timestamps {
             assert!(times.is_empty());
-            return;
+            continue;
         }
         let instrs: Vec<usize> = times.iter().map(|&(_, instr, _, _)| instr).collect();
-        assert_eq!(instrs, [0, 1, 0]);
+        assert_eq!(instrs, [0, 1, 0, 0], "round {round}");
         assert!(times.iter().all(|&(rank, _, start, end)| rank == RANK && start <= end));
         assert!(times.windows(2).all(|pair| pair[0].3 <= pair[1].2), "{times:?}");
         assert!(device.timings(batch).is_empty(), "times are given once");

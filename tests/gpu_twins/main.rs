@@ -9,3 +9,4 @@ mod bench;
 mod device;
 mod limits;
 mod ops;
+mod training;

@@ -5,43 +5,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::adapters::{Adapter, reopen};
-use super::fault::{Fault, one_line};
+use super::fault::Fault;
 use super::kernels::KernelId;
 use super::loaded::{Binder, LoadedPlan, Lowered, ReadyDispatch, lower_program, scratch_elements};
 use super::lower::{Budget, KernelFamily};
 use super::memory::{Allocator, RankMemory, buffer};
+use super::open::{GpuOptions, Opened};
 use super::pipelines::Pipelines;
-use super::self_test::{self, SelfTest};
+use super::recording::Recording;
+use super::self_test::SelfTest;
 use super::staging::{CHUNK_BYTES, Direction, Ring};
 use super::timing::Timer;
 use crate::exec::ExecError;
-use crate::exec::device::{Batch, Device, DeviceInfo, DeviceKind, Download};
+use crate::exec::device::{Batch, Device, DeviceInfo, Download};
 use crate::mesh::Rank;
 use crate::plan::{Plan, View};
 use crate::units::{Bytes, Nanos};
 
-/// How a device is opened.
-#[derive(Clone, Debug, Default)]
-pub struct GpuOptions {
-    /// Time every instruction, if the adapter can; each costs a little.
-    pub timestamps: bool,
-    /// Bytes that a rank may place.
-    pub memory_cap: Option<Bytes>,
-    /// Take only what plain WebGPU promises, whatever the adapter offers.
-    pub portable_limits: bool,
-    /// Take smaller bindings than the adapter offers.
-    pub binding_bytes_max: Option<Bytes>,
-    /// Which kernels do the heavy work; chosen by the kind of adapter if not said.
-    pub family: Option<KernelFamily>,
-    /// How long to wait for a batch before the device counts as hung; five minutes if not said.
-    pub timeout: Option<Duration>,
-}
-
 /// Waiting longer than this for a batch is a failure.
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// Trips of loops that every adapter runs, with a margin to the 65,535 of old software drivers.
-pub(super) const SAFE_TRIPS: u32 = 60_000;
+/// See [`GpuOptions::work_at_once`].
+const WORK_AT_ONCE: u64 = 100_000_000_000;
 /// Least elements of scratch.
 const SCRATCH_ELEMENTS: u64 = 4096;
 /// Plan index of the self test.
@@ -70,15 +54,6 @@ pub struct GpuDevice {
     _instance: wgpu::Instance,
 }
 
-/// Commands that were encoded and not submitted.
-#[derive(Debug, Default)]
-struct Recording {
-    pass: Option<wgpu::ComputePass<'static>>,
-    /// The kernel that the pass is set to.
-    kernel: Option<KernelId>,
-    encoder: Option<wgpu::CommandEncoder>,
-}
-
 /// Batches on their way.
 #[derive(Debug, Default)]
 struct Submits {
@@ -89,35 +64,15 @@ struct Submits {
 }
 
 impl GpuDevice {
-    /// Takes an adapter and tests it.
-    ///
-    /// # Errors
-    /// If the adapter is unsuitable, cannot be had, or computes wrong numbers.
-    pub fn open(adapter: &Adapter, options: GpuOptions) -> Result<Self, ExecError> {
-        let refuse = |why: String, remedy: &str| ExecError::Device {
-            device: adapter.info.name.clone(),
-            why,
-            remedy: remedy.to_owned(),
-        };
-        if let Some(why) = &adapter.unsuitable {
-            return Err(refuse(format!("it cannot run ranks: {why}"), "Take another device"));
-        }
-        let family = choose_family(adapter, options.family)
-            .map_err(|why| refuse(why, "Let the kernels be chosen"))?;
-        let (instance, found) = reopen(adapter)?;
-        let request = wgpu::DeviceDescriptor {
-            label: Some("ranks"),
-            required_features: features(&found, family, &options),
-            required_limits: limits(&found, &options),
-            memory_hints: wgpu::MemoryHints::MemoryUsage,
-            ..Default::default()
-        };
-        let (device, queue) = pollster::block_on(found.request_device(&request))
-            .map_err(|error| refuse(one_line(&error.to_string()), "Close other programs"))?;
-        let fault = Fault::watch(&device, &adapter.info.name);
-        let memory_cap = options.memory_cap;
+    /// A device that was not tested yet.
+    pub(super) fn untested(
+        parts: Opened,
+        (info, options): (DeviceInfo, GpuOptions),
+        budget: Budget,
+    ) -> Self {
+        let Opened { instance, device, queue } = parts;
         let timed = device.features().contains(wgpu::Features::TIMESTAMP_QUERY);
-        let mut opened = Self {
+        Self {
             recording: Recording::default(),
             plans: BTreeMap::new(),
             scratch: scratch(&device, SCRATCH_ELEMENTS),
@@ -126,25 +81,24 @@ impl GpuDevice {
             downloads: Ring::new(Direction::Download),
             timer: timed.then(|| Timer::new(&device, &queue)),
             submits: Submits::default(),
-            budget: budget(&device.limits(), family),
-            // The self test is none of the ranks' memory.
-            options: GpuOptions { memory_cap: None, ..options },
+            budget,
+            options,
             self_test: SelfTest::default(),
-            info: adapter.info.clone(),
-            fault,
+            fault: Fault::watch(&device, &info.name),
+            info,
             queue,
             device,
             _instance: instance,
-        };
-        opened.self_test = self_test::run(&mut opened)?;
-        if let Some(why) = opened.self_test.failure() {
-            return Err(refuse(why, "Update the driver, or take another device"));
         }
-        opened.options.memory_cap = memory_cap;
-        if !opened.self_test.has_short_loops() {
-            opened.budget.trips = None;
+    }
+
+    /// Takes over what the self test found.
+    pub(super) fn trust(&mut self, self_test: SelfTest, memory_cap: Option<Bytes>) {
+        if !self_test.has_short_loops() {
+            self.budget.trips = None;
         }
-        Ok(opened)
+        self.self_test = self_test;
+        self.options.memory_cap = memory_cap;
     }
 
     /// What the self test found.
@@ -213,6 +167,20 @@ impl GpuDevice {
         self.wait(batch)
     }
 
+    /// Hands what is encoded to the queue.
+    fn flush(&mut self) -> Option<wgpu::SubmissionIndex> {
+        let mut encoder = self.recording.take()?;
+        if let Some(timer) = &mut self.timer {
+            timer.before_submit(&mut encoder);
+        }
+        self.uploads.before_submit();
+        let index = self.queue.submit([encoder.finish()]);
+        // Asked for before the work is known to be done, so that buffers are mapped by then.
+        self.uploads.after_submit();
+        self.downloads.after_submit();
+        Some(index)
+    }
+
     pub(super) fn unload(&mut self, plan_index: usize) {
         self.plans.remove(&plan_index);
     }
@@ -247,10 +215,6 @@ impl GpuDevice {
         Ok(fresh)
     }
 
-    fn plan(&self, plan_index: usize) -> &LoadedPlan {
-        self.plans.get(&plan_index).unwrap_or_else(|| panic!("Plan {plan_index} is not loaded"))
-    }
-
     /// Lets wgpu run its callbacks.
     fn poll(&self, wait: wgpu::PollType) -> Result<(), ExecError> {
         let polled = self.device.poll(wait);
@@ -270,58 +234,6 @@ impl GpuDevice {
     }
 }
 
-impl Recording {
-    fn dispatch(&mut self, device: &wgpu::Device, ready: &ReadyDispatch) {
-        if self.pass.is_none() {
-            self.begin(device, None);
-        }
-        let pass = self.pass.as_mut().expect("begun above");
-        if self.kernel != Some(ready.kernel) {
-            pass.set_pipeline(&ready.pipeline);
-            self.kernel = Some(ready.kernel);
-        }
-        pass.set_bind_group(0, &ready.bind_group, &[]);
-        let [x, y, z] = ready.groups;
-        pass.dispatch_workgroups(x, y, z);
-    }
-
-    fn begin(
-        &mut self,
-        device: &wgpu::Device,
-        timestamps: Option<wgpu::ComputePassTimestampWrites<'_>>,
-    ) {
-        self.end();
-        let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes: timestamps };
-        let pass = self.encoder(device).begin_compute_pass(&descriptor).forget_lifetime();
-        self.pass = Some(pass);
-    }
-
-    /// Ends the pass: copies stand between passes.
-    fn end(&mut self) {
-        self.pass = None;
-        self.kernel = None;
-    }
-
-    fn encoder(&mut self, device: &wgpu::Device) -> &mut wgpu::CommandEncoder {
-        self.encoder.get_or_insert_with(|| {
-            device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None })
-        })
-    }
-
-    fn copy(
-        &mut self,
-        device: &wgpu::Device,
-        (from, from_offset): (&wgpu::Buffer, u64),
-        (to, to_offset): (&wgpu::Buffer, u64),
-        bytes: u64,
-    ) {
-        self.end();
-        if bytes > 0 {
-            self.encoder(device).copy_buffer_to_buffer(from, from_offset, to, to_offset, bytes);
-        }
-    }
-}
-
 impl Device for GpuDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -337,8 +249,7 @@ impl Device for GpuDevice {
 
     fn encode(&mut self, plan_index: usize, rank: Rank, instr: usize) -> Result<(), ExecError> {
         self.fault.check()?;
-        let plan = self.plans.get(&plan_index);
-        let plan = plan.unwrap_or_else(|| panic!("Plan {plan_index} is not loaded"));
+        let plan = loaded(&self.plans, plan_index);
         if let Some(timer) = &mut self.timer {
             self.recording.begin(&self.device, Some(timer.next(rank, instr)));
         }
@@ -347,6 +258,11 @@ impl Device for GpuDevice {
         }
         if self.timer.is_some() {
             self.recording.end();
+        }
+        self.recording.work += plan.work(rank, instr);
+        if self.recording.work > self.options.work_at_once.unwrap_or(WORK_AT_ONCE) {
+            self.flush();
+            self.recording.has_flushed = true;
         }
         Ok(())
     }
@@ -358,8 +274,7 @@ impl Device for GpuDevice {
         (to_rank, to): (Rank, View),
     ) -> Result<(), ExecError> {
         self.fault.check()?;
-        let plan = self.plans.get(&plan_index);
-        let plan = plan.unwrap_or_else(|| panic!("Plan {plan_index} is not loaded"));
+        let plan = loaded(&self.plans, plan_index);
         let (from, from_offset, bytes) = plan.locate(from_rank, from);
         let (to, to_offset, to_bytes) = plan.locate(to_rank, to);
         assert_eq!(bytes, to_bytes, "both sides of a message have one size");
@@ -374,8 +289,7 @@ impl Device for GpuDevice {
         view: View,
     ) -> Result<Download, ExecError> {
         self.fault.check()?;
-        let plan = self.plans.get(&plan_index);
-        let plan = plan.unwrap_or_else(|| panic!("Plan {plan_index} is not loaded"));
+        let plan = loaded(&self.plans, plan_index);
         let (from, offset, bytes) = plan.locate(rank, view);
         let slot = self.downloads.take(&self.device, bytes);
         let to = self.downloads.buffer(slot);
@@ -393,8 +307,7 @@ impl Device for GpuDevice {
         bytes: &[u8],
     ) -> Result<(), ExecError> {
         self.fault.check()?;
-        let plan = self.plans.get(&plan_index);
-        let plan = plan.unwrap_or_else(|| panic!("Plan {plan_index} is not loaded"));
+        let plan = loaded(&self.plans, plan_index);
         let (to, offset, len) = plan.locate(rank, view);
         assert_eq!(len, bytes.len() as u64, "an upload fills its view");
         if bytes.is_empty() {
@@ -408,20 +321,14 @@ impl Device for GpuDevice {
 
     fn submit(&mut self) -> Result<Batch, ExecError> {
         self.fault.check()?;
-        self.recording.end();
-        let Some(mut encoder) = self.recording.encoder.take() else {
+        if self.recording.is_empty() {
             return Ok(Batch(self.submits.last));
-        };
-        if let Some(timer) = &self.timer {
-            timer.before_submit(&mut encoder);
         }
-        self.uploads.before_submit();
-        let index = self.queue.submit([encoder.finish()]);
+        self.recording.has_flushed = false;
+        self.recording.encoder(&self.device);
+        let index = self.flush().expect("there is an encoder");
         self.submits.last += 1;
         let (number, done) = (self.submits.last, Arc::clone(&self.submits.done));
-        // Asked for before the work is known to be done, so that buffers are mapped by then.
-        self.uploads.after_submit();
-        self.downloads.after_submit();
         let batch = Batch(number);
         if let Some(timer) = &mut self.timer {
             timer.after_submit(batch);
@@ -476,7 +383,7 @@ impl Device for GpuDevice {
     }
 
     fn read(&mut self, plan_index: usize, rank: Rank, view: View) -> Result<Vec<u8>, ExecError> {
-        let (_, _, bytes) = self.plan(plan_index).locate(rank, view);
+        let (_, _, bytes) = loaded(&self.plans, plan_index).locate(rank, view);
         let mut into = vec![0; bytes as usize];
         for (part, into) in parts(view, bytes).zip(into.chunks_mut(CHUNK_BYTES as usize)) {
             let download = self.encode_download(plan_index, rank, part)?;
@@ -508,6 +415,10 @@ impl Device for GpuDevice {
     }
 }
 
+fn loaded(plans: &BTreeMap<usize, LoadedPlan>, plan_index: usize) -> &LoadedPlan {
+    plans.get(&plan_index).unwrap_or_else(|| panic!("Plan {plan_index} is not loaded"))
+}
+
 /// The parts of a view of `bytes` bytes that are staged at once.
 fn parts(view: View, bytes: u64) -> impl Iterator<Item = View> {
     let most = (CHUNK_BYTES * u64::from(view.len) / bytes.max(1)).max(1) as u32;
@@ -519,56 +430,4 @@ fn parts(view: View, bytes: u64) -> impl Iterator<Item = View> {
 
 fn scratch(device: &wgpu::Device, elements: u64) -> wgpu::Buffer {
     buffer(device, "scratch", 4 * elements, wgpu::BufferUsages::STORAGE)
-}
-
-/// By the kind of adapter, or as asked.
-fn choose_family(adapter: &Adapter, asked: Option<KernelFamily>) -> Result<KernelFamily, String> {
-    let eight = adapter.limits.subgroup_sizes == Some((8, 8));
-    match asked {
-        Some(KernelFamily::Subgroup) if !eight => {
-            Err("the subgroup kernels need subgroups of exactly eight".to_owned())
-        }
-        Some(family) => Ok(family),
-        None if adapter.info.kind != DeviceKind::Software => Ok(KernelFamily::Tiled),
-        None if eight => Ok(KernelFamily::Subgroup),
-        None => Ok(KernelFamily::Blocked),
-    }
-}
-
-fn features(adapter: &wgpu::Adapter, family: KernelFamily, options: &GpuOptions) -> wgpu::Features {
-    let mut features = wgpu::Features::empty();
-    if family == KernelFamily::Subgroup {
-        features |= wgpu::Features::SUBGROUP;
-    }
-    if options.timestamps {
-        features |= adapter.features() & wgpu::Features::TIMESTAMP_QUERY;
-    }
-    features
-}
-
-fn limits(adapter: &wgpu::Adapter, options: &GpuOptions) -> wgpu::Limits {
-    let offered = adapter.limits();
-    let mut limits = if options.portable_limits {
-        // The fallback is for adapters that offer less, which were refused before.
-        wgpu::Limits::default().using_resolution(offered)
-    } else {
-        offered
-    };
-    if let Some(most) = options.binding_bytes_max {
-        let clamped = limits.max_storage_buffer_binding_size.min(most.0);
-        limits.max_storage_buffer_binding_size = clamped;
-    }
-    limits
-}
-
-fn budget(limits: &wgpu::Limits, family: KernelFamily) -> Budget {
-    // A view may start anywhere, so its binding is longer by up to one alignment.
-    let alignment = u64::from(limits.min_storage_buffer_offset_alignment);
-    let bytes = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size) - alignment;
-    Budget {
-        elements: u32::try_from(bytes / 4).unwrap_or(u32::MAX),
-        groups: limits.max_compute_workgroups_per_dimension,
-        trips: Some(SAFE_TRIPS),
-        family,
-    }
 }

@@ -8,6 +8,8 @@ use super::params::{self, Field};
 /// A WGSL file together with the pieces that are put before it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Source {
+    /// Its own name: a file may be compiled after other pieces as well.
+    pub name: &'static str,
     /// Name of the file in `shaders/`, without its ending.
     pub stem: &'static str,
     /// The whole text.
@@ -19,6 +21,7 @@ pub struct Source {
 macro_rules! sources {
     ($($(#[$doc:meta])* $name:ident = $stem:literal $(after $before:literal)* $(, subgroups: $subgroups:literal)?;)*) => {
         $($(#[$doc])* static $name: Source = Source {
+            name: stringify!($name),
             stem: $stem,
             wgsl: concat!(
                 $(include_str!(concat!("../../../shaders/", $before, ".wgsl")), "\n",)*
@@ -35,12 +38,15 @@ sources! {
         subgroups: true;
     EMBEDDING = "embedding";
     NORM = "norm" after "lanes";
+    NORM_SUBGROUP = "norm" after "lanes_subgroup", subgroups: true;
     ROPE = "rope";
     ATTENTION = "attention" after "blocks" after "attention_block";
     ATTENTION_SUBGROUP = "attention_subgroup" after "blocks" after "eights"
         after "attention_block", subgroups: true;
     SWIGLU = "swiglu";
     CROSS_ENTROPY = "cross_entropy" after "finite" after "lanes";
+    CROSS_ENTROPY_SUBGROUP = "cross_entropy" after "finite" after "lanes_subgroup",
+        subgroups: true;
     ELEMENTWISE = "elementwise";
     REDUCTION = "reduction" after "finite" after "lanes";
     OPTIMIZER = "optimizer" after "finite";
@@ -104,6 +110,8 @@ kernels! {
     RmsNorm = NORM.rms_norm(x, w, y, rstd) Norm, [64, 1];
     RmsNormGradInput = NORM.rms_norm_grad_input(d_y, x, w, rstd, d_x) Norm, [64, 1];
     RmsNormGradWeight = NORM.rms_norm_grad_weight(d_y, x, rstd, d_w) Norm, [32, 8];
+    RmsNormSubgroup = NORM_SUBGROUP.rms_norm(x, w, y, rstd) Norm, [8, 1];
+    RmsNormGradInputSubgroup = NORM_SUBGROUP.rms_norm_grad_input(d_y, x, w, rstd, d_x) Norm, [8, 1];
     Rope = ROPE.rope(table, qkv) Rope, [64, 1];
     Attention = ATTENTION.attention(qkv, out, lse) Attention, [64, 1];
     AttentionGradDelta = ATTENTION.attention_grad_delta(qkv, out, lse, d_out, d_qkv, delta) Attention, [64, 1];
@@ -117,12 +125,15 @@ kernels! {
     LossStats = CROSS_ENTROPY.loss_stats(logits, labels, stats) CrossEntropy, [64, 1];
     LossMerge = CROSS_ENTROPY.loss_merge(stats, labels, merged, loss_sum) CrossEntropy, [64, 1];
     LossGrad = CROSS_ENTROPY.loss_grad(merged, labels, scalars, logits) CrossEntropy, [64, 1];
+    LossStatsSubgroup = CROSS_ENTROPY_SUBGROUP.loss_stats(logits, labels, stats) CrossEntropy, [8, 1];
+    LossGradSubgroup = CROSS_ENTROPY_SUBGROUP.loss_grad(merged, labels, scalars, logits) CrossEntropy, [8, 1];
     Add = ELEMENTWISE.add(a, b, c) Elementwise, [256, 1];
     AddAssign = ELEMENTWISE.add_assign(x, y) Elementwise, [256, 1];
     Scale = ELEMENTWISE.scale(x) Elementwise, [256, 1];
     Fill = ELEMENTWISE.fill(x) Elementwise, [256, 1];
     Copy = ELEMENTWISE.copy(x, y) Elementwise, [256, 1];
     SumRanks = REDUCTION.sum_ranks(x0, x1, x2, x3, x4, x5, sum) Reduction, [256, 1];
+    SumFewRanks = REDUCTION.sum_few_ranks(x0, x1, sum) Reduction, [256, 1];
     SquaredNormBlocks = REDUCTION.squared_norm_blocks(x, partials) Reduction, [64, 1];
     SquaredNormTotal = REDUCTION.squared_norm_total(partials, guard, sum) Reduction, [64, 1];
     AdamW = OPTIMIZER.adamw(g, squared_norm, scalars, w, m, v) Optimizer, [256, 1];

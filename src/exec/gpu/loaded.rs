@@ -11,6 +11,7 @@ use super::memory::{RankMemory, buffer};
 use super::pipelines::Pipelines;
 use crate::exec::ExecError;
 use crate::mesh::Rank;
+use crate::ops::Kernel;
 use crate::plan::{Action, Plan, View};
 
 /// A Plan whose instructions can be encoded.
@@ -34,6 +35,8 @@ struct LoadedRank {
     dispatches: Vec<ReadyDispatch>,
     /// Of each instruction, which of `dispatches`.
     instrs: Vec<Range<usize>>,
+    /// Of each instruction, its floating-point operations, or its elements if those are more.
+    work: Vec<u64>,
 }
 
 /// A dispatch that only waits to be encoded.
@@ -110,7 +113,9 @@ impl LoadedPlan {
                 range
             });
             let instrs = instrs.collect();
-            loaded.ranks.insert(rank, LoadedRank { memory, dispatches: bound, instrs });
+            let work = plan.programs[rank.index()].instrs.iter().map(|line| work(&line.action));
+            let work = work.collect();
+            loaded.ranks.insert(rank, LoadedRank { memory, dispatches: bound, instrs, work });
         }
         match pollster::block_on(scope.pop()) {
             None => Ok(loaded),
@@ -130,6 +135,11 @@ impl LoadedPlan {
         &loaded.dispatches[loaded.instrs[instr].clone()]
     }
 
+    /// Floating-point operations of an instruction, or its elements if those are more.
+    pub(super) fn work(&self, rank: Rank, instr: usize) -> u64 {
+        self.rank(rank).work.get(instr).copied().unwrap_or(0)
+    }
+
     /// The buffer of a view, where it starts there, and its size, in bytes.
     pub(super) fn locate(&self, rank: Rank, view: View) -> (&wgpu::Buffer, u64, u64) {
         locate(&self.places, &self.rank(rank).memory, view)
@@ -137,6 +147,14 @@ impl LoadedPlan {
 
     fn rank(&self, rank: Rank) -> &LoadedRank {
         self.ranks.get(&rank).unwrap_or_else(|| panic!("rank {rank} is not on this device"))
+    }
+}
+
+fn work(action: &Action) -> u64 {
+    match action {
+        Action::Launch { op, .. } => op.flops().0.max(op.signature().bytes().0 / 4),
+        Action::Copy { from, .. } => from.len.into(),
+        Action::Send { .. } | Action::Recv { .. } => 0,
     }
 }
 

@@ -12,14 +12,17 @@ pub mod kernels;
 mod loaded;
 mod lower;
 mod memory;
+mod open;
 mod params;
 mod pipelines;
+mod recording;
 mod self_test;
 mod staging;
 mod timing;
 
 pub use adapters::{Adapter, AdapterLimits, adapters};
-pub use device::{GpuDevice, GpuOptions};
+pub use device::GpuDevice;
 pub use lower::KernelFamily;
+pub use open::GpuOptions;
 pub use params::Field;
 pub use self_test::{Check, SelfTest, Verdict};

@@ -119,9 +119,9 @@ fn module<'a>(
     modules: &'a mut BTreeMap<&'static str, wgpu::ShaderModule>,
     source: &Source,
 ) -> &'a wgpu::ShaderModule {
-    modules.entry(source.stem).or_insert_with(|| {
+    modules.entry(source.name).or_insert_with(|| {
         device.create_shader_module(wgpu::ShaderModuleDescriptor {
-            label: Some(source.stem),
+            label: Some(source.name),
             source: wgpu::ShaderSource::Wgsl(source.wgsl.into()),
         })
     })

@@ -130,7 +130,7 @@ fn trips_verdict(trips: u32, chain: u32) -> Verdict {
         Verdict::Fail(format!("it counts {trips} trips and computes something else"))
     } else if trips == TRIPS {
         Verdict::Pass
-    } else if (super::device::SAFE_TRIPS..TRIPS).contains(&trips) {
+    } else if (super::open::SAFE_TRIPS..TRIPS).contains(&trips) {
         Verdict::Trait(format!(
             "it stops silently after {trips}; longer loops are cut into several dispatches"
         ))

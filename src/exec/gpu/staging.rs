@@ -65,18 +65,17 @@ impl Ring {
     /// Takes the smallest free buffer for a transfer of `len` bytes, or makes one.
     pub(super) fn take(&mut self, device: &wgpu::Device, len: u64) -> usize {
         self.reclaim();
-        let fits =
-            |slot: &&(usize, &Slot)| slot.1.state == State::Free && len <= slot.1.buffer.size();
-        let free = self.slots.iter().enumerate().collect::<Vec<_>>();
-        let found = free.iter().filter(fits).min_by_key(|(_, slot)| slot.buffer.size());
-        let index = match found {
-            Some(&(index, _)) => index,
-            None => {
+        let fits = |&index: &usize| {
+            let slot = &self.slots[index];
+            slot.state == State::Free && len <= slot.buffer.size()
+        };
+        let found = (0..self.slots.len()).filter(fits);
+        let index =
+            found.min_by_key(|&index| self.slots[index].buffer.size()).unwrap_or_else(|| {
                 let slot = self.create(device, len);
                 self.slots.push(slot);
                 self.slots.len() - 1
-            }
-        };
+            });
         let slot = &mut self.slots[index];
         (slot.state, slot.len) = (State::Encoded, len);
         index
@@ -176,10 +175,13 @@ impl Ring {
     ) -> Result<(), ExecError> {
         let slot = &mut self.slots[index];
         assert_eq!(slot.len, into.len() as u64, "a download is read whole");
-        let range = slot.buffer.get_mapped_range(..slot.len);
-        let view = range.map_err(|error| fault.failed(format!("no staging memory: {error}")))?;
-        into.copy_from_slice(&view);
-        drop(view);
+        // wgpu gives no empty ranges.
+        if !into.is_empty() {
+            let range = slot.buffer.get_mapped_range(..slot.len);
+            let view =
+                range.map_err(|error| fault.failed(format!("no staging memory: {error}")))?;
+            into.copy_from_slice(&view);
+        }
         slot.buffer.unmap();
         slot.state = State::Free;
         Ok(())

@@ -38,6 +38,8 @@ struct Stamps {
     read: wgpu::Buffer,
     /// Whose times they are.
     instrs: Vec<(Rank, usize)>,
+    /// How many of them are on their way already.
+    resolved_count: usize,
     mapped: Arc<AtomicBool>,
 }
 
@@ -85,17 +87,23 @@ impl Timer {
             resolved: buffer(&self.device, "times", bytes, resolved),
             read: buffer(&self.device, "times read", bytes, read),
             instrs: Vec::new(),
+            resolved_count: 0,
             mapped: Arc::default(),
         }
     }
 
     /// Encodes the way of the times to memory that the host can read.
-    pub(super) fn before_submit(&self, encoder: &mut wgpu::CommandEncoder) {
-        for stamps in &self.open {
+    pub(super) fn before_submit(&mut self, encoder: &mut wgpu::CommandEncoder) {
+        for stamps in &mut self.open {
+            if stamps.resolved_count == stamps.instrs.len() {
+                continue;
+            }
+            // From the start, because the place of a resolve is aligned more coarsely than a stamp.
             let count = 2 * stamps.instrs.len() as u32;
             encoder.resolve_query_set(&stamps.set, 0..count, &stamps.resolved, 0);
             let bytes = u64::from(count) * STAMP_BYTES;
             encoder.copy_buffer_to_buffer(&stamps.resolved, 0, &stamps.read, 0, bytes);
+            stamps.resolved_count = stamps.instrs.len();
         }
     }
 
@@ -138,6 +146,7 @@ impl Timer {
             }
             stamps.read.unmap();
             stamps.instrs.clear();
+            stamps.resolved_count = 0;
             self.free.push(stamps);
         }
         times

@@ -86,7 +86,12 @@ impl List<'_> {
         };
         // Inputs beyond the count are bound to something and never read.
         let x = |index: usize| group.get(index).or(group.first()).copied().unwrap_or(sum);
-        self.push_line(KernelId::SumRanks, params, [x(0), x(1), x(2), x(3), x(4), x(5), sum], len);
+        if (1..=2).contains(&group.len()) {
+            self.push_line(KernelId::SumFewRanks, params, [x(0), x(1), sum], len);
+        } else {
+            let bindings = [x(0), x(1), x(2), x(3), x(4), x(5), sum];
+            self.push_line(KernelId::SumRanks, params, bindings, len);
+        }
     }
 
     pub(super) fn squared_norm(

@@ -1,7 +1,7 @@
 //! Ops over the rows of a matrix: norms, embedding, rotary embedding, gated activation, loss. Long
 //! matrices are cut between rows; sums over rows go on where they stopped.
 
-use super::{Bound, List, Refusal, chunks, of_rows};
+use super::{Bound, KernelFamily, List, Refusal, chunks, of_rows};
 use crate::exec::gpu::kernels::KernelId;
 use crate::exec::gpu::params;
 use crate::ops::{cross_entropy, embedding, norm, rope, swiglu};
@@ -19,6 +19,14 @@ impl List<'_> {
     fn columns(&self, width: u32) -> Result<u32, Refusal> {
         let groups = width.div_ceil(COLUMNS);
         if groups <= self.budget.groups { Ok(groups) } else { Err(self.too_wide(width)) }
+    }
+
+    /// A kernel that gives each row to a workgroup, or its twin without barriers.
+    fn by_row(&self, kernel: KernelId, subgroup: KernelId) -> KernelId {
+        match self.budget.family {
+            KernelFamily::Subgroup => subgroup,
+            KernelFamily::Tiled | KernelFamily::Blocked => kernel,
+        }
     }
 
     pub(super) fn embedding(
@@ -104,7 +112,8 @@ impl List<'_> {
             };
             let [x, y] = [inputs[0], outputs[0]].map(|m| m.slice(of_rows(&rows, op.dim)));
             let bindings = [x, inputs[1], y, outputs[1].slice(rows)];
-            self.push(KernelId::RmsNorm, params, bindings, [params.rows, 1, 1]);
+            let kernel = self.by_row(KernelId::RmsNorm, KernelId::RmsNormSubgroup);
+            self.push(kernel, params, bindings, [params.rows, 1, 1]);
         }
         Ok(())
     }
@@ -125,7 +134,9 @@ impl List<'_> {
             let [d_y, x, d_x] =
                 [inputs[0], inputs[1], outputs[0]].map(|m| m.slice(of_rows(&rows, op.dim)));
             let bindings = [d_y, x, inputs[2], inputs[3].slice(rows), d_x];
-            self.push(KernelId::RmsNormGradInput, params, bindings, [params.rows, 1, 1]);
+            let kernel =
+                self.by_row(KernelId::RmsNormGradInput, KernelId::RmsNormGradInputSubgroup);
+            self.push(kernel, params, bindings, [params.rows, 1, 1]);
         }
         Ok(())
     }
@@ -242,7 +253,8 @@ impl List<'_> {
                 inputs[1].slice(rows.clone()),
                 outputs[0].slice(of_rows(&rows, 3)),
             ];
-            self.push(KernelId::LossStats, params, bindings, [params.rows, 1, 1]);
+            let kernel = self.by_row(KernelId::LossStats, KernelId::LossStatsSubgroup);
+            self.push(kernel, params, bindings, [params.rows, 1, 1]);
         }
         Ok(())
     }
@@ -287,7 +299,8 @@ impl List<'_> {
                 inputs[2],
                 outputs[0].slice(of_rows(&rows, op.vocab_len)),
             ];
-            self.push(KernelId::LossGrad, params, bindings, [params.rows, 1, 1]);
+            let kernel = self.by_row(KernelId::LossGrad, KernelId::LossGradSubgroup);
+            self.push(kernel, params, bindings, [params.rows, 1, 1]);
         }
         Ok(())
     }
