@@ -65,7 +65,7 @@ pub fn against_one_rank(
     exec: &ExecOptions,
 ) -> Result<Verification, TrainError> {
     let single = Scenario { layout: Layout::default(), ..scenario.clone() };
-    let host = DeviceRequest::default();
+    let host = DeviceRequest::cpu();
     let reference = train(&single, Options { devices: host, ..Options::default() }, None)?;
     let options = Options { devices: devices.clone(), exec: exec.clone(), ..Options::default() };
     let other = train(scenario, options, None)?;
