@@ -75,7 +75,10 @@ fn main() {
         let _ = session;
     }
     println!("ratio: {:.2}\n", tokens[1] / tokens[0]);
-    println!("{:24} {:>10} {:>10}   busy ms of the last step, all ranks", "", "1 rank", "2 × 2 × 2");
+    println!(
+        "{:24} {:>10} {:>10}   busy ms of the last step, all ranks",
+        "", "1 rank", "2 × 2 × 2"
+    );
     let mut last = sessions.map(|(_, mut session, _)| {
         let report = session.step().expect("a step");
         work(session.plan(), &report.trace)

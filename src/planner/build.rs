@@ -245,7 +245,7 @@ impl<'a> RankWriter<'a> {
 fn members_of_node(ranks: &[Rank], size: u32) -> Option<u32> {
     let node = |rank: &Rank| rank.0 / size;
     let count = ranks.iter().take_while(|rank| node(rank) == node(&ranks[0])).count();
-    let even = ranks.len() % count == 0
+    let even = ranks.len().is_multiple_of(count)
         && ranks.chunks(count).all(|chunk| chunk.iter().all(|rank| node(rank) == node(&chunk[0])));
     (even && 1 < count && count < ranks.len()).then(|| u32::try_from(count).expect("few"))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::data_parallel::{Bucket, Buckets, all_buckets};
+use super::pipeline_parallel::Stages;
 use super::schedule::Schedule;
 use super::{PlanError, StepSpec, pipeline_parallel, refuse};
 use crate::config::{Model, ZeroStage};
@@ -43,7 +44,7 @@ impl<'a> Context<'a> {
     pub(super) fn new(spec: &'a StepSpec) -> Result<Self, PlanError> {
         refuse::check_sizes(spec)?;
         let layout = &spec.layout;
-        let (schedule, stages, owners) = pipeline_parallel::stages(spec)?;
+        let Stages { schedule, units: stages, owners } = pipeline_parallel::stages(spec)?;
         let tensors: Vec<LogicalTensor> = (spec.model.tensors().into_iter())
             .map(|(name, shape)| LogicalTensor { name, shape })
             .collect();

@@ -727,7 +727,8 @@ impl<'a> RankWriter<'a> {
             return Vec::new();
         }
         if self.context.zero == ZeroStage::Zero0 && self.at.dp > 0 {
-            return vec![0..bucket.len()];
+            let all = 0..bucket.len();
+            return std::iter::once(all).collect();
         }
         let others = self.ownership(bucket).into_iter().filter(|(_, owned)| !owned);
         others.map(|(range, _)| range).collect()

@@ -11,7 +11,16 @@ use crate::config::{Model, ScheduleName};
 use crate::mesh::{Axis, Rank};
 use crate::plan::{Collective, CollectiveKind, Tag, View};
 
-/// The schedule, the units of each stage, and the pipeline position of each stage.
+/// How the layers are cut and in which order the stages run.
+pub(super) struct Stages {
+    pub(super) schedule: Schedule,
+    /// Units of each stage.
+    pub(super) units: Vec<Range<Unit>>,
+    /// Pipeline position of each stage.
+    pub(super) owners: Vec<u32>,
+}
+
+/// Cuts the units of a model into stages.
 ///
 /// # Errors
 /// If there are more stages than units, given sizes do not add up, or the schedule is faulty.
@@ -55,15 +64,12 @@ pub(super) fn stages(spec: &StepSpec) -> Result<(Schedule, Vec<Range<Unit>>, Vec
         })
         .collect();
     let owners = (0..stage_count)
-        .map(|stage| {
-            let row = table.owner(stage).expect("checked: every stage has an owner");
-            u32::try_from(row).expect("fewer than 2^32 positions")
-        })
+        .map(|stage| table.owner(stage).expect("checked: every stage has an owner"))
         .collect();
     if spec.purpose == Purpose::Evaluate {
         keep_forwards(&mut table);
     }
-    Ok((table, stages, owners))
+    Ok(Stages { schedule: table, units: stages, owners })
 }
 
 fn read_schedule(path: &std::path::Path) -> Result<Schedule, PlanError> {

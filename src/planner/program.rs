@@ -44,6 +44,9 @@ impl RankProgram {
     }
 
     /// Declares a buffer of any life.
+    ///
+    /// # Panics
+    /// At 2^32 buffers.
     pub fn declare(
         &mut self,
         label: impl Into<String>,

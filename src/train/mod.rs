@@ -67,13 +67,13 @@ pub enum TrainError {
     /// The loss or the gradient norm is not finite; nothing was updated.
     #[error(
         "step {step}: {}. Nothing was updated: lower the learning rate, or look at the data of this step",
-        describe(.first.as_ref())
+        describe(.first.as_deref())
     )]
     NotFinite {
         /// Which step.
         step: u64,
         /// The first number that is not finite, in program order.
-        first: Option<NonFinite>,
+        first: Option<Box<NonFinite>>,
     },
 }
 

@@ -174,7 +174,7 @@ impl Session {
         let seconds = trace.end().as_secs();
         if !(loss.is_finite() && grad_norm.is_finite()) {
             let first = self.executor.diagnose(self.train, step, &input)?;
-            return Err(TrainError::NotFinite { step, first });
+            return Err(TrainError::NotFinite { step, first: first.map(Box::new) });
         }
         let trace = Arc::new(trace);
         if self.recent.len() == REPLAY_STEPS {
