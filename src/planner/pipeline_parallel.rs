@@ -24,7 +24,7 @@ pub(super) struct Stages {
 ///
 /// # Errors
 /// If there are more stages than units, given sizes do not add up, or the schedule is faulty.
-pub(super) fn stages(spec: &StepSpec) -> Result<(Schedule, Vec<Range<Unit>>, Vec<u32>), PlanError> {
+pub(super) fn stages(spec: &StepSpec) -> Result<Stages, PlanError> {
     let layout = &spec.layout;
     let (positions, microbatches) = (layout.pp, layout.microbatches);
     let mut table = match (&layout.schedule, layout.chunks) {
