@@ -117,6 +117,9 @@ pub struct PlanArgs {
     /// What is planned.
     #[command(flatten)]
     pub run: RunArgs,
+    /// What one rank may place, as in 512MiB: refuses what does not fit, with cuts that do.
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Devices")]
+    pub device_memory: Option<Bytes>,
     /// Print the schedule as CSV, in the grammar of torch.distributed.pipelining.
     #[arg(long, group = "form", help_heading = "Output")]
     pub csv: bool,

@@ -18,6 +18,7 @@ pub mod live;
 pub mod screen;
 pub mod summary;
 pub mod text;
+mod facts;
 mod failure;
 mod output;
 mod progress;

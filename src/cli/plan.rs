@@ -22,6 +22,7 @@ use crate::planner::schedule::unit_time::{UnitTimes, in_flight_peaks, unit_times
 use crate::planner::{Purpose, StepSpec, plan_step};
 use crate::trace::Badge;
 use crate::trace::bubble::{formula_waiting_over_ideal, formula_waiting_over_span};
+use crate::train::check_memory;
 use crate::units::Bytes;
 
 /// Columns where no terminal says how many it has.
@@ -50,6 +51,9 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, Failure> {
         device_kinds: Vec::new(),
     };
     let plan = plan_step(&spec)?;
+    if let Some(cap) = args.device_memory {
+        check_memory(&plan, &spec, cap)?;
+    }
     if args.text {
         output::print(&plan_text(&plan, args.rank)?)?;
         return Ok(Outcome::Success);
@@ -61,10 +65,10 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, Failure> {
     } else {
         let columns = terminal_size::terminal_size().map_or(COLUMNS, |(width, _)| width.0.into());
         let name = &scenario.name;
-        let params = spec.model.parameter_count();
+        let params = super::text::count(spec.model.parameter_count());
         let head = format!("{name}: {} · {params} params\n\n", layout_words(&scenario.layout));
         let text = head + &answer.text(&schedule, &plan, columns.max(40));
-        output::print(&text)?;
+        output::print(&super::text::in_charset(&text, super::progress::charset()))?;
     }
     Ok(if answer.faults.is_empty() { Outcome::Success } else { Outcome::CheckFailed })
 }

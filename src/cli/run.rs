@@ -30,6 +30,10 @@ const SILENCE: std::time::Duration = std::time::Duration::from_millis(700);
 pub(super) struct Extras {
     /// Whether held-out losses are measured at the start and the end.
     pub(super) evaluate: bool,
+    /// Marks of the loss; none where the data have no bytes.
+    pub(super) marks: Option<Marks>,
+    /// Workers of the CPU, if not all cores.
+    pub(super) threads: Option<u32>,
     /// Takes one JSON line a step.
     pub(super) metrics: Option<OutputFile>,
     /// Where checkpoints go.
@@ -41,8 +45,6 @@ pub(super) struct Extras {
 /// Losses of models that know little, in nats a byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Marks {
-    /// Of one that knows nothing: ln of the vocabulary.
-    pub(super) nothing: f64,
     /// Of one that knows how frequent each byte is.
     pub(super) bytes: f64,
     /// Of one that also sees the byte before: what must be beaten.
@@ -58,11 +60,7 @@ impl Marks {
         let data = session.batches().dataset();
         let vocab_size = session.model().vocab_size;
         let counted = vocab_size <= 256 && data.len() <= Self::TOKENS_MAX;
-        counted.then(|| Self {
-            nothing: f64::from(vocab_size).ln(),
-            bytes: data.byte_entropy(),
-            pairs: data.pair_entropy(),
-        })
+        counted.then(|| Self { bytes: data.byte_entropy(), pairs: data.pair_entropy() })
     }
 }
 
@@ -73,10 +71,16 @@ pub(super) struct Run {
     pub(super) steps: Vec<StepEntry>,
     /// Held-out losses: after how many steps, and the loss.
     pub(super) held_out: Vec<(u64, f64)>,
+    /// Marks of the loss.
+    pub(super) marks: Option<Marks>,
+    /// Cores that host ranks share.
+    pub(super) cores: u32,
     /// Wall clock of everything.
     pub(super) seconds: f64,
     /// What the last step measured.
     pub(super) last: Option<StepReport>,
+    /// Steps that were trained when the last checkpoint was written.
+    saved: Option<u64>,
     pub(super) end: End,
 }
 
@@ -118,7 +122,7 @@ pub(super) fn open(
     let (ready, is_ready) = std::sync::mpsc::channel::<()>();
     let patience = std::thread::Builder::new().name("patience".into()).spawn(move || {
         if is_ready.recv_timeout(SILENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            output::progress(format_args!("shardlab · {ranks} ranks · trying the devices here …"));
+            output::progress(format_args!("shardlab · {ranks} ranks · preparing …"));
         }
     });
     let session = match resumed {
@@ -141,13 +145,16 @@ pub(super) fn train(session: Session, mut extras: Extras) -> Result<Run, Failure
     let until = session.scenario().training.steps;
     let eval_every = session.scenario().training.eval_every;
     let ledger = session.ledger();
-    let watch = Watch::start(&session, until);
+    let watch = Watch::start(&session, until, extras.marks.map(|marks| marks.pairs));
     let mut run = Run {
         session,
         steps: Vec::new(),
         held_out: Vec::new(),
+        marks: extras.marks,
+        cores: extras.threads.unwrap_or_else(cores),
         seconds: 0.0,
         last: None,
+        saved: None,
         end: End::Done,
     };
     if extras.evaluate {
@@ -182,6 +189,10 @@ pub(super) fn train(session: Session, mut extras: Extras) -> Result<Run, Failure
     Ok(run)
 }
 
+fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
+}
+
 impl Run {
     fn finish_step(
         &mut self,
@@ -213,8 +224,12 @@ impl Run {
 
     fn save(&mut self, extras: &Extras, watch: &Watch) -> Result<(), Failure> {
         let Some(folder) = &extras.checkpoint else { return Ok(()) };
-        self.session.save(folder)?;
         let trained = self.session.next_step();
+        if self.saved == Some(trained) {
+            return Ok(());
+        }
+        self.session.save(folder)?;
+        self.saved = Some(trained);
         watch.say(&format!("checkpoint after {trained} steps: {}", folder.display()));
         Ok(())
     }

@@ -3,13 +3,14 @@
 use serde::Serialize;
 
 use super::args::TrainArgs;
+use super::facts::{resumption, summary_text};
 use super::output::{self, OutputFile};
 use super::report::Report;
 use super::run::{self, Extras, Marks, Run};
 use super::settings::Settings;
 use super::{Failure, Outcome};
 use crate::checkpoint::Checkpoint;
-use crate::config::ConfigError;
+use crate::config::{ConfigError, OptimizerKind};
 use crate::mesh::Rank;
 use crate::plan::{Plan, text};
 use crate::trace::Trace;
@@ -48,11 +49,12 @@ pub fn run(args: &TrainArgs) -> Result<Outcome, Failure> {
     let session = run::open(settings, options, checkpoint.as_ref())?;
     let extras = Extras {
         evaluate,
+        marks: if evaluate { Marks::of(&session) } else { None },
+        threads: args.devices.threads.map(u32::from),
         metrics,
         checkpoint: args.checkpoint.clone(),
         checkpoint_every: args.checkpoint_every,
     };
-    let marks = if evaluate { Marks::of(&session) } else { None };
     let run = run::train(session, extras)?;
     let replayed = run.replayed();
     if let Some(mut file) = trace {
@@ -62,7 +64,8 @@ pub fn run(args: &TrainArgs) -> Result<Outcome, Failure> {
     if args.json {
         output::print_json(&Report::of(&run.session, &run.steps, waiting))?;
     } else {
-        output::print(&super::quickstart::summary_text(&run, replayed.as_ref(), marks, None))?;
+        let next = resumption(&run, args.checkpoint.as_deref());
+        output::print(&summary_text(&run, replayed.as_ref(), None, next))?;
     }
     Ok(run.outcome())
 }
@@ -75,10 +78,10 @@ fn resumed_settings(checkpoint: &Checkpoint, args: &TrainArgs) -> Result<Setting
         let remedy = format!("Say --steps with more than {done}");
         return Err(ConfigError::value("resume", why, remedy));
     }
-    let (kept, wanted) =
-        (checkpoint.state.scenario.training.optimizer, settings.scenario.training.optimizer);
-    if kept != wanted {
-        let why = format!("the checkpoint holds the state of {kept}, not of {wanted}");
+    let kept = checkpoint.state.scenario.training.optimizer;
+    let wanted = settings.scenario.training.optimizer;
+    if kept == OptimizerKind::Sgd && wanted == OptimizerKind::AdamW {
+        let why = "the checkpoint is one of sgd and holds no moments for adamw";
         return Err(ConfigError::value("optimizer", why, "Leave --optimizer out"));
     }
     Ok(settings)

@@ -17,7 +17,7 @@ const WORLD_MAX: u32 = 64;
 ///
 /// # Errors
 /// [`TrainError::Memory`] with need, have and cuts that would fit.
-pub(super) fn check(plan: &Plan, spec: &StepSpec, cap: Bytes) -> Result<(), TrainError> {
+pub fn check(plan: &Plan, spec: &StepSpec, cap: Bytes) -> Result<(), TrainError> {
     let (rank, need) = largest(plan);
     if need <= cap {
         return Ok(());

@@ -10,6 +10,7 @@ pub mod session;
 pub mod verify;
 
 pub use devices::DeviceRequest;
+pub use fit::check as check_memory;
 pub use session::{Options, Session, StepReport};
 
 use crate::checkpoint::CheckpointError;

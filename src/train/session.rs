@@ -273,6 +273,11 @@ impl Session {
         ranks.map(|rank| infos[self.executor.device_of(rank)].clone()).collect()
     }
 
+    /// Which of the opened devices runs a rank.
+    pub fn device_of(&self, rank: Rank) -> usize {
+        self.executor.device_of(rank)
+    }
+
     /// Bytes that a rank's device allocated for it.
     pub fn allocated(&self, rank: Rank) -> Bytes {
         self.executor.allocated(rank)

@@ -1,0 +1,275 @@
+//! The facts of a finished run, for its summary: where waiting comes from, what to try next.
+//!
+//! Everything is computed from the run or from formulas; how it is laid out is `summary`'s business.
+
+use std::collections::BTreeMap;
+
+use clap::Parser as _;
+
+use super::args;
+use super::live::LossTarget;
+use super::progress::charset;
+use super::report::tokens_per_second;
+use super::run::{End, Marks, Run};
+use super::settings::Settings;
+use super::summary::{
+    Command, Entropy, Exact, Formula, Learned, Sharing, Suggestion, Summary, Waiting, summary,
+};
+use super::text::{Colour, Terminal};
+use super::timetable;
+use crate::config::{Layout, Scenario, ScheduleName};
+use crate::exec::DeviceKind;
+use crate::mesh::Axis;
+use crate::plan::{Lane, Phase, Plan};
+use crate::planner::schedule::unit_time::unit_times;
+use crate::planner::schedule::{Act, Pass, Schedule};
+use crate::planner::{Purpose, StepSpec, plan_step};
+use crate::trace::bubble::{Bubble, formula_waiting_over_span};
+use crate::trace::{Badge, Trace};
+use crate::train::verify::Verification;
+use crate::units::Nanos;
+
+/// Differences of shares below this are not worth a reason.
+const NOTICEABLE: f64 = 0.005;
+
+/// What came out of a run, as text for standard output.
+pub(super) fn summary_text(
+    run: &Run,
+    replayed: Option<&(Trace, Bubble)>,
+    exact: Option<&Verification>,
+    next: Vec<Suggestion>,
+) -> String {
+    let session = &run.session;
+    let layout = &session.scenario().layout;
+    let ledger = session.ledger();
+    let facts = Summary {
+        steps: run.steps.len() as u64,
+        seconds: run.seconds,
+        device: super::doctor::device_and_why(session).0,
+        sharing: sharing(run),
+        ranks: session.plan().mesh.size(),
+        learned: learned(run),
+        exact: exact.map(exactness),
+        tokens_per_sec: tokens_per_second(session, &run.steps).unwrap_or(f64::NAN),
+        waiting: replayed
+            .filter(|_| session.plan().mesh.size() > 1)
+            .map(|(trace, bubble)| waiting(layout, session.plan(), trace, bubble)),
+        sent: Axis::ALL.map(|axis| ledger.bytes_on(axis)),
+        memory: ledger.ranks.iter().map(|rank| (&rank.memory).into()).collect(),
+        next,
+    };
+    // Data are plain text wherever they go.
+    let paper = Terminal { width: 80, height: 24, charset: charset(), colour: Colour::Off };
+    summary(&facts, &program(), &paper)
+}
+
+fn sharing(run: &Run) -> Sharing {
+    let session = &run.session;
+    if session.devices().iter().all(|device| device.kind == DeviceKind::Host) {
+        return Sharing::Cores(run.cores);
+    }
+    let mut devices: Vec<usize> =
+        session.plan().mesh.ranks().map(|rank| session.device_of(rank)).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    match devices.len() as u32 {
+        count if count < session.plan().mesh.size() => Sharing::Devices(count),
+        _ => Sharing::Own,
+    }
+}
+
+fn learned(run: &Run) -> Option<Learned> {
+    let [(_, before), .., (_, after)] = *run.held_out.as_slice() else { return None };
+    let target = |marks: Marks| LossTarget { loss: marks.pairs, reached: after < marks.pairs };
+    let entropy = |marks: Marks| Entropy {
+        symbols: run.session.model().vocab_size,
+        letters: marks.bytes,
+        pairs: marks.pairs,
+    };
+    Some(Learned { before, after, target: run.marks.map(target), entropy: run.marks.map(entropy) })
+}
+
+fn exactness(verification: &Verification) -> Exact {
+    let Verification { loss_rel_max, grad_norm_rel_max, grad_rel_max, final_rel_max, .. } =
+        *verification;
+    let [allowed, _] = verification.tolerance;
+    Exact {
+        steps: u32::try_from(verification.steps).unwrap_or(u32::MAX),
+        largest: loss_rel_max.max(grad_norm_rel_max).max(grad_rel_max).max(final_rel_max),
+        allowed,
+        first_difference: verification.first_difference.clone(),
+    }
+}
+
+/// How much the ranks waited, what the textbook says, and what the rest is.
+fn waiting(layout: &Layout, plan: &Plan, trace: &Trace, bubble: &Bubble) -> Waiting {
+    let share = bubble.waiting_over_span;
+    let schedule = timetable::table(layout).ok();
+    let formula = match (&layout.schedule, &schedule) {
+        (ScheduleName::File(_), schedule) => {
+            let times = schedule.as_ref().and_then(|table| unit_times(table, timetable::unit));
+            times.map(|times| Formula {
+                expression: "with F 1, B 2".into(),
+                share: times.waiting_over_span(),
+            })
+        }
+        (ScheduleName::GPipe | ScheduleName::OneFOneB, _) => Some(Formula {
+            expression: "(p−1)/(m+p−1)".into(),
+            share: formula_waiting_over_span(layout.pp, layout.microbatches),
+        }),
+    };
+    let rest = formula.as_ref().zip(schedule.as_ref()).and_then(|(formula, schedule)| {
+        rest(formula.share, share, staged_share(schedule, plan, trace)?)
+    });
+    Waiting { share, badge: Badge::Replayed, formula, rest }
+}
+
+/// What the difference between the formula and the replayed share comes from, given the share that
+/// the same schedule has with each stage's own times.
+fn rest(formula: f64, share: f64, staged: f64) -> Option<String> {
+    if (share - formula).abs() < NOTICEABLE {
+        return None;
+    }
+    // Up to `staged` it is the stages; beyond, ranks of a stage that wait for each other.
+    let [stages, ranks] = [(staged - formula).abs(), (share - staged).abs()];
+    let part = (stages + ranks) / 4.0;
+    Some(
+        match (stages > part, ranks > part) {
+            (true, true) => "unequal stages, ranks",
+            (false, true) => "unequal ranks",
+            _ => "unequal stages",
+        }
+        .into(),
+    )
+}
+
+/// Waiting over span of a schedule on paper whose passes take what they took on average in each
+/// stage: what unequal stages alone explain.
+fn staged_share(schedule: &Schedule, plan: &Plan, trace: &Trace) -> Option<f64> {
+    let mut busy: BTreeMap<(u32, Pass), Nanos> = BTreeMap::new();
+    for (program, spans) in plan.programs.iter().zip(&trace.spans) {
+        for (instr, span) in program.instrs.iter().zip(spans) {
+            let pass = match instr.origin.phase {
+                Phase::Forward => Pass::F,
+                Phase::Recompute | Phase::Backward => Pass::B,
+                Phase::InputGrad => Pass::I,
+                Phase::WeightGrad => Pass::W,
+                _ => continue,
+            };
+            if let (Lane::Compute, Some(stage)) = (instr.lane, instr.origin.stage) {
+                *busy.entry((stage, pass)).or_default() += span.duration();
+            }
+        }
+    }
+    // All stages are run by as many ranks and microbatches: sums are as good as means.
+    let time = |act: Act| busy.get(&(act.stage, act.pass)).map_or(0, |nanos| nanos.0);
+    unit_times(schedule, time).map(|times| times.waiting_over_span())
+}
+
+/// What to try after the quickstart: commands that run as they are written, with what the formula
+/// promises for each.
+pub(super) fn suggestions(scenario: &Scenario) -> Vec<Suggestion> {
+    let Layout { dp, tp, pp, microbatches, .. } = scenario.layout;
+    let now = formula_waiting_over_span(pp, microbatches);
+    let waits = |layout: &Layout| {
+        let then = formula_waiting_over_span(layout.pp, layout.microbatches);
+        let moves = if then > now { "grows" } else { "falls" };
+        format!("waiting {moves} to {:.0} %", 100.0 * then)
+    };
+    let deeper = format!("train --pp {} --tp 1", pp * tp);
+    let finer = format!("train --microbatches {}", microbatches * 4);
+    let mut next = Vec::new();
+    if let Some(layout) = legal_layout(&deeper) {
+        next.push((deeper, format!("{} stages: {}", layout.pp, waits(&layout))));
+    }
+    if let Some(layout) = legal_layout(&finer) {
+        next.push((finer, format!("smaller pieces: {}", waits(&layout))));
+    }
+    let verify = format!("verify --dp {dp} --tp {tp} --pp {pp}");
+    next.push((verify, "prove it equals one rank".into()));
+    let own = |(command, what)| Suggestion { command: Command::Own(command), what };
+    next.into_iter().map(own).collect()
+}
+
+/// The layout that a `train` command asks for, if it can run.
+fn legal_layout(command: &str) -> Option<Layout> {
+    let words = ["shardlab"].into_iter().chain(command.split(' '));
+    let Some(args::Command::Train(args)) = args::Cli::try_parse_from(words).ok()?.command else {
+        return None;
+    };
+    let scenario = Settings::resolve(&args.run, |_| {}).ok()?.scenario;
+    let spec = StepSpec {
+        model: scenario.model.resolve().ok()?,
+        layout: scenario.layout.clone(),
+        training: scenario.training,
+        purpose: Purpose::Train,
+        device_kinds: Vec::new(),
+    };
+    plan_step(&spec).is_ok().then_some(scenario.layout)
+}
+
+/// How to go on with a run that was interrupted and has a checkpoint.
+pub(super) fn resumption(run: &Run, folder: Option<&std::path::Path>) -> Vec<Suggestion> {
+    match (&run.end, folder) {
+        (End::Interrupted, Some(folder)) => vec![Suggestion {
+            command: Command::Own(format!("train --resume {}", folder.display())),
+            what: "go on where it stopped".into(),
+        }],
+        _ => Vec::new(),
+    }
+}
+
+/// How this program was started, for commands that are to be copied.
+fn program() -> String {
+    let set = |name| std::env::var_os(name).is_some();
+    if set("CARGO") && set("CARGO_MANIFEST_DIR") {
+        return "cargo run --release --".into();
+    }
+    // A path that was typed is typed again; a long one is no command to copy.
+    let first = std::env::args_os().next().unwrap_or_default();
+    match first.to_str() {
+        Some(path) if path.contains(['/', '\\']) && path.len() <= 24 && !path.contains(' ') => {
+            path.into()
+        }
+        _ => "shardlab".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suggestions_promise_what_the_formula_says() {
+        let next = suggestions(&Scenario::quickstart());
+        let lines: Vec<String> = next
+            .iter()
+            .map(|Suggestion { command, what }| match command {
+                Command::Own(arguments) => format!("{arguments}: {what}"),
+                Command::Whole(_) => unreachable!("all are commands of this program"),
+            })
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "train --pp 4 --tp 1: 4 stages: waiting grows to 43 %",
+                "train --microbatches 16: smaller pieces: waiting falls to 6 %",
+                "verify --dp 2 --tp 2 --pp 2: prove it equals one rank",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_run_is_not_suggested() {
+        assert!(legal_layout("train --pp 7 --tp 1").is_none());
+        assert!(legal_layout("train --microbatches 64").is_none());
+    }
+
+    #[test]
+    fn the_rest_of_waiting_has_the_larger_reason() {
+        assert_eq!(rest(0.2, 0.203, 0.201), None);
+        assert_eq!(rest(0.2, 0.3, 0.29).as_deref(), Some("unequal stages"));
+        assert_eq!(rest(0.2, 0.3, 0.205).as_deref(), Some("unequal ranks"));
+        assert_eq!(rest(0.2, 0.3, 0.25).as_deref(), Some("unequal stages, ranks"));
+    }
+}
