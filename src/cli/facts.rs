@@ -168,7 +168,7 @@ fn staged_share(schedule: &Schedule, plan: &Plan, trace: &Trace) -> Option<f64> 
 
 /// What to try after the quickstart: commands that run as they are written, with what the formula
 /// promises for each.
-pub(super) fn suggestions(scenario: &Scenario) -> Vec<Suggestion> {
+pub fn suggestions(scenario: &Scenario) -> Vec<Suggestion> {
     let Layout { dp, tp, pp, microbatches, .. } = scenario.layout;
     let now = formula_waiting_over_span(pp, microbatches);
     let waits = |layout: &Layout| {

@@ -20,8 +20,9 @@ use crate::trace::bubble::{Bubble, bubble};
 use crate::train::{Options, Session, StepReport, TrainError};
 use crate::units::Nanos;
 
-/// Most batches of held-out text that are looked at.
-const HELD_OUT_BATCHES: usize = 32;
+/// Fewest and most batches of held-out text that are looked at: between them a quarter as many as
+/// steps are trained, so that looking never takes longer than training.
+const HELD_OUT_BATCHES: [u64; 2] = [2, 32];
 /// How long nothing may be said while devices are opened.
 const SILENCE: std::time::Duration = std::time::Duration::from_millis(700);
 
@@ -215,7 +216,9 @@ impl Run {
     }
 
     fn hold_out(&mut self, watch: &Watch) -> Result<f64, Failure> {
-        let loss = self.session.evaluate(HELD_OUT_BATCHES)?;
+        let [fewest, most] = HELD_OUT_BATCHES;
+        let batches = (self.session.scenario().training.steps / 4).clamp(fewest, most);
+        let loss = self.session.evaluate(batches as usize)?;
         let trained = self.session.next_step();
         self.held_out.push((trained, loss));
         watch.say(&format!("held-out loss after {trained} steps: {loss:.4}"));

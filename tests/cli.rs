@@ -1,0 +1,485 @@
+//! Goal: the command does what its manual says: fields, arithmetic, exit codes, texts. Method: runs
+//! the real program on a tiny model and reads what it prints.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use shardlab::cli::facts::suggestions;
+use shardlab::cli::summary::{Command as Next, Suggestion};
+use shardlab::config::Scenario;
+
+/// Eight ranks and a model that trains a step in milliseconds.
+const TINY: &str = r#"
+name = "tiny"
+model.preset = "tiny"
+[layout]
+dp = 2
+tp = 2
+pp = 2
+zero = 1
+microbatches = 2
+[training]
+steps = 4
+batch = 4
+seq = 8
+warmup = 0
+"#;
+
+fn shardlab(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shardlab"));
+    command.args(arguments.split_whitespace()).stdin(Stdio::null());
+    command
+}
+
+/// A folder with `tiny.toml` in it.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tiny.toml"), TINY).unwrap();
+    folder
+}
+
+/// Runs a command in a folder on the CPU.
+fn run_in(folder: &Path, arguments: &str) -> Output {
+    shardlab(arguments).current_dir(folder).output().unwrap()
+}
+
+fn run(arguments: &str) -> Output {
+    run_in(folder().path(), arguments)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The JSON of a command that ends with `code`.
+#[track_caller]
+fn json(output: &Output, code: i32) -> Value {
+    assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What a command that must fail with `code` says; nothing goes to stdout.
+#[track_caller]
+fn refusal(arguments: &str, code: i32) -> String {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(code), "{arguments}: {}", text(&output.stderr));
+    assert!(output.stdout.is_empty(), "{arguments} prints data although it fails");
+    let error = text(&output.stderr);
+    assert!(error.contains("error: "), "{arguments} says `{error}`");
+    error
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+fn sum(values: &Value) -> u64 {
+    let values: Vec<&Value> = match values {
+        Value::Array(values) => values.iter().collect(),
+        other => other.as_object().unwrap().values().collect(),
+    };
+    values.iter().map(|value| value.as_u64().unwrap()).sum()
+}
+
+#[test]
+fn train_prints_the_fields_of_the_manual_and_their_sums_agree() {
+    let report = json(&run("train tiny.toml --device cpu --json"), 0);
+    // serde_json keeps keys sorted.
+    let fields = [
+        "badges",
+        "bubble",
+        "bytes_per_step",
+        "devices",
+        "layout",
+        "memory",
+        "steps",
+        "tokens_per_second",
+    ];
+    assert_eq!(keys(&report), fields);
+    assert_eq!(report["layout"]["dp"], 2);
+    assert_eq!(report["layout"]["microbatches"], 2);
+    assert_eq!(report["devices"].as_array().unwrap().len(), 8);
+
+    let steps = report["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 4);
+    let mut seconds = 0.0;
+    for (index, step) in steps.iter().enumerate() {
+        assert_eq!(keys(step), ["grad_norm", "loss", "lr", "seconds", "step"]);
+        assert_eq!(step["step"], index);
+        assert!(step["loss"].as_f64().unwrap() > 0.0 && step["grad_norm"].as_f64().unwrap() > 0.0);
+        seconds += step["seconds"].as_f64().unwrap();
+    }
+    let speed = report["tokens_per_second"].as_f64().unwrap();
+    assert!((speed * seconds / f64::from(4 * 4 * 8) - 1.0).abs() < 1e-9);
+
+    let bytes = &report["bytes_per_step"];
+    assert_eq!(keys(bytes), ["by_axis", "by_rank", "total"]);
+    assert_eq!(keys(&bytes["by_axis"]), ["dp", "pp", "tp"]);
+    let total = bytes["total"].as_u64().unwrap();
+    assert!(total > 0);
+    assert_eq!((sum(&bytes["by_axis"]), sum(&bytes["by_rank"])), (total, total));
+    // One boundary, both directions, two microbatches of [8, 1, 32] floats on 4 lines of ranks.
+    assert_eq!(bytes["by_axis"]["pp"].as_u64(), Some(4 * 2 * 2 * 8 * 32 * 4 + 4 * 2 * 4));
+
+    let memory = report["memory"].as_array().unwrap();
+    assert_eq!(memory.len(), 8);
+    for (rank, entry) in memory.iter().enumerate() {
+        let bytes = |field: &str| entry[field].as_u64().unwrap();
+        let roles = ["weights", "gradients", "optimizer", "activations", "workspace"];
+        assert_eq!(entry["rank"], rank);
+        assert_eq!(roles.map(bytes).iter().sum::<u64>(), bytes("peak"));
+        assert!(bytes("placed") >= bytes("peak"), "rank {rank} keeps more than it places");
+    }
+
+    let bubble = &report["bubble"];
+    let ratio = |field: &str| bubble[field].as_f64().unwrap();
+    let (span, ideal) = (ratio("waiting_over_span"), ratio("waiting_over_ideal"));
+    assert!((0.0..1.0).contains(&span) && (0.0..=1.0).contains(&ratio("idle_of_step")));
+    // Waiting over span w and over work i say the same: i = w / (1 − w).
+    assert!((ideal - span / (1.0 - span)).abs() < 1e-9);
+    assert_eq!(bubble["clock"], "REPLAYED");
+    for (field, badge) in [
+        ("seconds", "MEASURED"),
+        ("tokens_per_second", "MEASURED"),
+        ("bubble", "REPLAYED"),
+        ("bytes_per_step", "COUNTED"),
+        ("memory", "COUNTED"),
+    ] {
+        assert_eq!(report["badges"][field], badge);
+    }
+}
+
+#[test]
+fn plan_and_train_count_the_same_bytes_and_memory() {
+    let folder = folder();
+    let flags = "tiny.toml --zero 3 --sequence-parallel --recompute full --json";
+    let plan = json(&run_in(folder.path(), &format!("plan {flags}")), 0);
+    let train = json(&run_in(folder.path(), &format!("train {flags} --device cpu --steps 1")), 0);
+    assert_eq!(plan["bytes_per_step"], train["bytes_per_step"]);
+    assert_eq!(plan["memory"], train["memory"]);
+    assert_eq!(plan["layout"], train["layout"]);
+    assert_eq!(plan["faults"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn plan_shows_the_schedule_of_the_textbook() {
+    let text = text(&run("plan tiny.toml").stdout);
+    for line in [
+        "  p0  F0 F1 ░░ ░░ B0--- ░░ B1---\n",
+        "  p1  ░░ F0 B0--- F1 B1--- ░░ ░░\n",
+        "  makespan 9, waiting/span 33.3 %, waiting/ideal 50.0 %\n",
+        "  formula (p−1)/(m+p−1) = 33.3 %, (p−1)/m = 50.0 %\n",
+        "  p0   keeps 2 microbatches at most; embedding, layer 0\n",
+        "  p1   keeps 1 microbatch at most; layer 1, head\n",
+        " nodes, 0 faults\n",
+    ] {
+        assert!(text.contains(line), "no `{line}` in\n{text}");
+    }
+    let plan = json(&run("plan --pp 4 --tp 1 --microbatches 8 --json"), 0);
+    assert_eq!(plan["makespan"], 33);
+    assert_eq!(plan["in_flight_peaks"], serde_json::json!([4, 3, 2, 1]));
+    for ratios in [&plan["bubble"], &plan["formula"]] {
+        assert!((ratios["waiting_over_span"].as_f64().unwrap() - 3.0 / 11.0).abs() < 1e-12);
+        assert!((ratios["waiting_over_ideal"].as_f64().unwrap() - 3.0 / 8.0).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn a_schedule_goes_out_as_csv_and_comes_back() {
+    let folder = folder();
+    let written = run_in(folder.path(), "plan --pp 4 --tp 1 --schedule gpipe --csv");
+    fs::write(folder.path().join("g.csv"), &written.stdout).unwrap();
+    let read = json(&run_in(folder.path(), "plan --tp 1 --schedule g.csv --json"), 0);
+    assert_eq!((&read["layout"]["pp"], &read["makespan"]), (&4.into(), &21.into()));
+    let again = run_in(folder.path(), "plan --tp 1 --schedule g.csv --csv");
+    assert_eq!(again.stdout, written.stdout);
+
+    fs::write(folder.path().join("bad.csv"), "0F0,0B0,0F1\n1F0,1B0,1F1,1B1\n").unwrap();
+    let refused = run_in(folder.path(), "plan --schedule bad.csv");
+    assert_eq!(refused.status.code(), Some(2));
+    let error = text(&refused.stderr);
+    assert!(error.contains("stage 0") && error.contains("microbatch 1"), "{error}");
+}
+
+#[test]
+fn the_text_of_a_rank_is_a_part_of_the_text_of_the_plan() {
+    let folder = folder();
+    let whole = text(&run_in(folder.path(), "plan tiny.toml --text").stdout);
+    let one = text(&run_in(folder.path(), "plan tiny.toml --text --rank 3").stdout);
+    assert!(whole.contains("\nrank 7\n") && one.contains("\nrank 3\n"));
+    assert!(!one.contains("\nrank 2\n") && !one.contains("\nbuffer 2 "));
+    let all: std::collections::BTreeSet<&str> = whole.lines().collect();
+    assert!(one.lines().all(|line| all.contains(line)));
+    assert!(refusal("plan tiny.toml --text --rank 8", 2).contains("Use 0 to 7"));
+}
+
+#[test]
+fn verify_passes_with_the_fields_of_the_manual() {
+    let fields = [
+        "final_rel_max",
+        "first_difference",
+        "grad_norm_rel_max",
+        "grad_rel_max",
+        "loss_rel_max",
+        "pass",
+    ];
+    let verified = json(&run("verify tiny.toml --device cpu --json"), 0);
+    assert_eq!(keys(&verified), fields);
+    assert_eq!((&verified["pass"], &verified["first_difference"]), (&true.into(), &Value::Null));
+    assert!(verified["grad_rel_max"].as_f64().unwrap() <= 1e-5);
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plain");
+    let verified = json(&run(&format!("verify --golden {golden} --tp 2 --device cpu --json")), 0);
+    assert_eq!(keys(&verified), fields);
+    assert_eq!(verified["pass"], true);
+}
+
+/// A reference case whose last weights were changed must be told apart, by name.
+#[test]
+fn verify_names_the_first_tensor_that_differs_and_exits_with_1() {
+    let folder = folder();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/sgd-tied-masked");
+    let copy = folder.path().join("case");
+    fs::create_dir(&copy).unwrap();
+    for entry in fs::read_dir(golden).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    let train: Value = serde_json::from_slice(&fs::read(copy.join("train.json")).unwrap()).unwrap();
+    let mut changed = train.clone();
+    changed["lr"] = (train["lr"].as_f64().unwrap() * 1.01).into();
+    fs::write(copy.join("train.json"), changed.to_string()).unwrap();
+    let output = run_in(folder.path(), "verify --golden case --device cpu");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    assert!(shown.contains("FAIL: the first that differs is the loss of step 1"), "{shown}");
+    let json = json(&run_in(folder.path(), "verify --golden case --device cpu --json"), 1);
+    assert_eq!(json["pass"], false);
+    assert!(json["first_difference"].as_str().unwrap().starts_with("loss of step 1"));
+}
+
+#[test]
+fn contradictory_and_illegal_flags_are_refused_with_the_sum() {
+    let error = refusal("train --micro-batch-size 2 --microbatches 4", 2);
+    let sum = "batch 32 / dp 2 = 16 rows a rank; 16 / micro-batch-size 2 = 8 microbatches, \
+               but --microbatches says 4";
+    assert!(error.contains(sum), "{error}");
+    assert!(refusal("train --tp 3", 2).contains("8 heads cannot be split over 3 tensor ranks"));
+    assert!(refusal("plan --pp 7 --tp 1", 2).contains("7 stages need 7 units"));
+    assert!(refusal("plan --dp 8 --microbatches 8", 2).contains("too few for 8 microbatches"));
+    assert!(refusal("verify --schedule 1f1", 2).contains("Did you mean `1f1b`?"));
+    assert!(refusal("train --collective hierarchical", 2).contains("Give a node size"));
+    assert!(refusal("plan --dp 0 --tp 0", 2).matches("is 0").count() == 2);
+}
+
+#[test]
+fn each_class_of_failure_has_its_exit_code() {
+    // Usage.
+    refusal("train --no-such-flag", 2);
+    refusal("trian", 2);
+    refusal("train none.toml", 2);
+    refusal("train --checkpoint-every 5", 2);
+    refusal("verify --golden case --model tiny", 2);
+    // Configuration and data.
+    assert!(refusal("train --model no/such/folder", 2).contains("config.json"));
+    assert!(refusal("train tiny.toml --data none.txt", 2).contains("none.txt: cannot be read"));
+    assert!(refusal("train tiny.toml --seq 1000000", 2).contains("hold no row of seq 1000000"));
+    assert!(refusal("train --resume nowhere", 2).contains("nowhere"));
+    let small = refusal("train tiny.toml --device-memory 70KiB", 2);
+    assert!(small.contains("has 70.0 KiB: the step does not fit"), "{small}");
+    // A result that cannot be written.
+    refusal("train tiny.toml --metrics no/such/folder/m.jsonl", 1);
+    // No such device.
+    let device = refusal("train tiny.toml --device nosuch", 3);
+    assert!(device.contains("no adapter is called nosuch") && device.contains("--device cpu"));
+    // Help and version are no failures.
+    for arguments in ["--help", "train --help", "--version", "completions bash"] {
+        let output = run(arguments);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{arguments}");
+    }
+}
+
+#[test]
+fn a_number_that_is_not_finite_is_named_and_what_was_trained_is_reported() {
+    let output = run(
+        "train tiny.toml --device cpu --optimizer sgd --clip-norm 0 --lr 1e30 --steps 9 --json",
+    );
+    let report = json(&output, 4);
+    let error = text(&output.stderr);
+    for part in ["error: step 1: first non-finite number on rank ", "layer ", "microbatch "] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert_eq!(report["steps"].as_array().unwrap().len(), 1);
+    // On the very first step nothing was trained, and that is still an object.
+    let all = "train tiny.toml --device cpu --optimizer sgd --clip-norm 0 --lr 3e38 --json";
+    let report = json(&run(all), 4);
+    assert!(report["memory"].is_array());
+}
+
+/// The summary of the quickstart ends with commands and what they will show.
+#[test]
+fn what_is_suggested_next_runs_as_it_is_written_and_keeps_its_promise() {
+    let next = suggestions(&Scenario::quickstart());
+    assert_eq!(next.len(), 3);
+    for Suggestion { command, what } in next {
+        let Next::Own(arguments) = command else { panic!("{what} is no command of ours") };
+        let report = json(&run(&format!("{arguments} --steps 1 --device cpu --json")), 0);
+        if arguments.starts_with("verify") {
+            assert_eq!(report["pass"], true);
+            continue;
+        }
+        let size = |field: &str| report["layout"][field].as_f64().unwrap();
+        let (p, m) = (size("pp"), size("microbatches"));
+        let share = 100.0 * (p - 1.0) / (m + p - 1.0);
+        assert!(what.ends_with(&format!(" to {share:.0} %")), "{arguments} promises `{what}`");
+        assert_eq!(report["steps"].as_array().unwrap().len(), 1);
+    }
+}
+
+fn losses(path: &Path) -> Vec<(u64, f64, f64)> {
+    let text = fs::read_to_string(path).unwrap();
+    let line = |line: &str| -> (u64, f64, f64) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let number = |field: &str| line[field].as_f64().unwrap();
+        assert!(number("tokens_per_second") > 0.0 && number("lr") > 0.0);
+        (line["step"].as_u64().unwrap(), number("loss"), number("grad_norm"))
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn a_resumed_run_goes_on_with_the_same_bits_and_in_another_layout_nearly() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let run = |arguments: &str| {
+        let output = run_in(folder.path(), &format!("train --device cpu {arguments} --json"));
+        json(&output, 0)
+    };
+    run("tiny.toml --steps 6 --metrics whole.jsonl");
+    run("tiny.toml --steps 6 --checkpoint six --metrics again.jsonl");
+    assert_eq!(losses(&at("whole.jsonl")), losses(&at("again.jsonl")));
+    // At a constant rate it does not matter how many steps a run was meant to have.
+    fs::write(at("flat.toml"), TINY.replace("warmup = 0", "warmup = 0\nlr-min-ratio = 1.0"))
+        .unwrap();
+    run("flat.toml --steps 3 --checkpoint three --metrics parts.jsonl");
+    run("--resume three --steps 6 --metrics parts.jsonl --checkpoint six");
+    run("flat.toml --steps 6 --metrics flat.jsonl");
+    assert_eq!(losses(&at("parts.jsonl")), losses(&at("flat.jsonl")));
+    run("--resume three --steps 6 --metrics other.jsonl --dp 1 --tp 4 --pp 1 --zero 0");
+    let (flat, other) = (losses(&at("flat.jsonl")), losses(&at("other.jsonl")));
+    assert_eq!((flat.len(), other.len()), (6, 3));
+    for (one, other) in flat[3..].iter().zip(other) {
+        assert!((one.1 - other.1).abs() < 1e-4 * one.1, "{one:?} {other:?}");
+    }
+    let done = run_in(folder.path(), "train --resume six");
+    assert_eq!(done.status.code(), Some(2));
+    assert!(text(&done.stderr).contains("has trained 6 of 6 steps already"));
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_the_step_writes_the_checkpoint_and_reports_what_was_trained() {
+    let folder = folder();
+    let metrics = folder.path().join("m.jsonl");
+    let child = shardlab(
+        "train tiny.toml --device cpu --steps 1000000 --checkpoint cut --metrics m.jsonl --json",
+    )
+    .current_dir(folder.path())
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    // Some steps are trained before it is interrupted.
+    let trained = || fs::read_to_string(&metrics).unwrap_or_default().lines().count();
+    for _ in 0..600 {
+        if trained() >= 3 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let report = json(&output, 130);
+    let steps = report["steps"].as_array().unwrap().len();
+    assert!(steps >= 3);
+    assert_eq!(trained(), steps);
+    let next = steps + 1;
+    let resume = format!("train --resume cut --device cpu --steps {next} --json");
+    let report = json(&run_in(folder.path(), &resume), 0);
+    assert_eq!(report["steps"][0]["step"], steps);
+}
+
+#[test]
+fn a_trace_has_a_span_and_a_name_for_every_instruction() {
+    let folder = folder();
+    json(&run_in(folder.path(), "train tiny.toml --device cpu --trace t.json --json"), 0);
+    let trace: Value =
+        serde_json::from_slice(&fs::read(folder.path().join("t.json")).unwrap()).unwrap();
+    let names = trace["instructions"].as_array().unwrap();
+    assert_eq!(names.len(), 8);
+    for (clock, word) in [("measured", "MEASURED"), ("replayed", "REPLAYED")] {
+        assert_eq!(trace[clock]["clock"], word);
+        for (names, spans) in names.iter().zip(trace[clock]["spans"].as_array().unwrap()) {
+            let spans = spans.as_array().unwrap();
+            assert_eq!(names.as_array().unwrap().len(), spans.len());
+            assert!(spans.iter().all(|span| span["start"].as_u64() <= span["end"].as_u64()));
+        }
+    }
+}
+
+#[test]
+fn doctor_says_that_the_cpu_can_train_and_how_fast_it_is() {
+    let answer = json(&run("doctor --json"), 0);
+    assert_eq!(answer["can_train"], true);
+    assert!(answer["cpu"]["gemm_gflops"].as_f64().unwrap() > 0.0);
+    assert!(answer["cpu"]["copy_gigabytes_per_second"].as_f64().unwrap() > 0.0);
+    assert!(answer["cpu"]["cores"].as_u64().unwrap() > 0);
+    let adapters = answer["adapters"].as_array().unwrap();
+    for (index, adapter) in adapters.iter().enumerate() {
+        assert_eq!(adapter["index"], index);
+        assert!(adapter["pass"].is_boolean() && !adapter["self_test"].as_str().unwrap().is_empty());
+    }
+    assert!(!answer["advice"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let folder = folder();
+    let mut child = shardlab("plan tiny.toml --text")
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains("panicked"));
+}
+
+#[test]
+fn the_summary_says_what_came_out_on_stdout_and_progress_on_stderr() {
+    let output = run("train tiny.toml --device cpu --steps 10");
+    assert_eq!(output.status.code(), Some(0));
+    let summary = text(&output.stdout);
+    for part in [
+        "Trained 10 steps in ",
+        "  It learned     held-out loss 5.",
+        "  Speed          ",
+        "  Waiting        ",
+        "formula (p−1)/(m+p−1) = 33.3 %",
+        "  Sent per step  data ",
+        "COUNTED",
+        "MEASURED",
+        "REPLAYED",
+    ] {
+        assert!(summary.contains(part), "no `{part}` in\n{summary}");
+    }
+    let progress = text(&output.stderr);
+    assert!(progress.starts_with("shardlab · 8 ranks on the CPU"), "{progress}");
+    // One line for every tenth of the steps.
+    assert_eq!(progress.lines().filter(|line| line.starts_with("step ")).count(), 10);
+}
