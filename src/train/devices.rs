@@ -128,7 +128,7 @@ pub(super) fn open(
 enum Choice {
     Host,
     #[cfg(feature = "gpu")]
-    Adapter(crate::exec::gpu::Adapter),
+    Adapter(Box<crate::exec::gpu::Adapter>),
 }
 
 impl Choice {
@@ -217,7 +217,10 @@ fn adapter_choices() -> Vec<Choice> {
 
 #[cfg(feature = "gpu")]
 fn adapter_choices() -> Vec<Choice> {
-    crate::exec::gpu::adapters().into_iter().map(Choice::Adapter).collect()
+    crate::exec::gpu::adapters()
+        .into_iter()
+        .map(|adapter| Choice::Adapter(Box::new(adapter)))
+        .collect()
 }
 
 /// The fastest kind of device: every hardware adapter (one rank each where there are several)
@@ -227,11 +230,7 @@ fn auto(
     exec: &ExecOptions,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Choice>, TrainError> {
-    let (hardware, software): (Vec<Choice>, Vec<Choice>) =
-        adapter_choices().into_iter().partition(Choice::is_hardware);
-    for choice in software {
-        notes.push(format!("{} is a software adapter: slower than the CPU itself", choice.name()));
-    }
+    let hardware = adapter_choices().into_iter().filter(Choice::is_hardware);
     let mut usable = Vec::new();
     for choice in hardware {
         match choice.open() {
