@@ -54,7 +54,7 @@ impl Axis {
 
 impl fmt::Display for Axis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.pad(match self {
             Self::Dp => "dp",
             Self::Tp => "tp",
             Self::Pp => "pp",

@@ -1,7 +1,7 @@
 //! Quantities with their units: bytes, floating-point operations, nanoseconds.
 //!
 //! Nothing here knows what is measured. Every number that leaves the library wears one of these
-//! types or says its unit in its name.
+//! types or says its unit in its name. All of them fill a width: `{:>10}` makes a column.
 
 use std::fmt;
 use std::iter::Sum;
@@ -72,10 +72,10 @@ impl fmt::Display for Bytes {
         const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
         for (unit, size) in UNITS {
             if self.0 >= size {
-                return write!(f, "{:.1} {unit}", self.0 as f64 / size as f64);
+                return f.pad(&format!("{:.1} {unit}", self.0 as f64 / size as f64));
             }
         }
-        write!(f, "{} B", self.0)
+        f.pad(&format!("{} B", self.0))
     }
 }
 
@@ -86,21 +86,21 @@ impl fmt::Display for Flops {
         let value = self.0 as f64;
         for (unit, size) in UNITS {
             if value >= size {
-                return write!(f, "{:.1} {unit}", value / size);
+                return f.pad(&format!("{:.1} {unit}", value / size));
             }
         }
-        write!(f, "{} FLOP", self.0)
+        f.pad(&format!("{} FLOP", self.0))
     }
 }
 
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0..1_000 => write!(f, "{} ns", self.0),
-            1_000..1_000_000 => write!(f, "{:.1} µs", self.0 as f64 / 1e3),
-            1_000_000..1_000_000_000 => write!(f, "{:.1} ms", self.0 as f64 / 1e6),
-            _ => write!(f, "{:.2} s", self.as_secs()),
-        }
+        f.pad(&match self.0 {
+            0..1_000 => format!("{} ns", self.0),
+            1_000..1_000_000 => format!("{:.1} µs", self.0 as f64 / 1e3),
+            1_000_000..1_000_000_000 => format!("{:.1} ms", self.0 as f64 / 1e6),
+            _ => format!("{:.2} s", self.as_secs()),
+        })
     }
 }
 
@@ -114,5 +114,9 @@ mod tests {
         assert_eq!(Bytes(1_572_864).to_string(), "1.5 MiB");
         assert_eq!(Flops(2_500_000).to_string(), "2.5 MFLOP");
         assert_eq!(Nanos(12_400_000).to_string(), "12.4 ms");
+        assert_eq!(
+            format!("{:>8}|{:<8}|{:>8}", Bytes(1536), Flops(7), Nanos(1_500)),
+            " 1.5 KiB|7 FLOP  |  1.5 µs"
+        );
     }
 }

@@ -155,10 +155,14 @@ impl fmt::Display for ReplicaDifference {
 }
 
 /// A piece and where it lies.
-pub(super) struct Holding<'a> {
-    pub(super) decl: &'a BufferDecl,
-    pub(super) piece: &'a Piece,
-    pub(super) view: View,
+#[derive(Clone, Copy, Debug)]
+pub struct Holding<'a> {
+    /// The buffer that holds it, which says whose memory it is.
+    pub decl: &'a BufferDecl,
+    /// Which part of which logical tensor.
+    pub piece: &'a Piece,
+    /// Its elements.
+    pub view: View,
 }
 
 impl fmt::Display for Holding<'_> {
@@ -169,7 +173,10 @@ impl fmt::Display for Holding<'_> {
 
 /// All pieces of a kind in the order of the buffers. Weights and moments are those that live
 /// across steps; a copy that is gathered inside a step holds nothing between steps.
-pub(super) fn held(plan: &Plan, kind: Held) -> impl Iterator<Item = Holding<'_>> {
+///
+/// # Panics
+/// If a piece is not of floats.
+pub fn held(plan: &Plan, kind: Held) -> impl Iterator<Item = Holding<'_>> {
     (0u32..)
         .map(BufferId)
         .zip(&plan.buffers)

@@ -148,8 +148,12 @@ impl Executor {
 
     /// An executor with all ranks on the host.
     pub fn on_host(rank_count: u32, options: ExecOptions) -> Self {
-        let placement = vec![0; rank_count as usize];
-        let executor = Self::new(vec![DeviceSlot::Host], placement, options);
+        Self::on_device(DeviceSlot::Host, rank_count, options)
+    }
+
+    /// An executor with all ranks on one device.
+    pub fn on_device(device: DeviceSlot, rank_count: u32, options: ExecOptions) -> Self {
+        let executor = Self::new(vec![device], vec![0; rank_count as usize], options);
         executor.unwrap_or_else(|error| unreachable!("every rank is on slot 0: {error}"))
     }
 

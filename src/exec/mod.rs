@@ -38,9 +38,10 @@ pub use options::{Delays, ExecOptions, RankDelay, Timing};
 
 use crate::mesh::{Axis, Rank};
 use crate::trace::Trace;
+use crate::units::Bytes;
 
-/// What the host brings to a step.
-#[derive(Clone, Copy, Debug)]
+/// What the host brings to a step; by default nothing, as for a Plan without inputs.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct StepInput<'a> {
     /// Tokens of the global batch, `[batch, seq]` row-major.
     pub tokens: &'a [i32],
@@ -76,6 +77,19 @@ pub struct Crossed {
     pub links: Vec<(Rank, Rank, Axis, u64)>,
 }
 
+impl Crossed {
+    /// All of them.
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.links.iter().map(|(.., bytes)| bytes).sum())
+    }
+
+    /// Those of one axis.
+    pub fn bytes_on(&self, axis: Axis) -> Bytes {
+        let links = self.links.iter().filter(|(_, _, on, _)| *on == axis);
+        Bytes(links.map(|(.., bytes)| bytes).sum())
+    }
+}
+
 /// Why a Plan could not be loaded or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -90,9 +104,9 @@ pub enum ExecError {
         /// Name of the device.
         device: String,
         /// What the Plan places.
-        need: crate::units::Bytes,
+        need: Bytes,
         /// The cap.
-        have: crate::units::Bytes,
+        have: Bytes,
     },
     /// Nothing is ready, running or in flight, and the step is not over.
     #[error("the step hangs: {}", waiting.join("; "))]

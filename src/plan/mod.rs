@@ -49,6 +49,17 @@ impl Plan {
         &self.buffers[id.0 as usize]
     }
 
+    /// A view of the whole of a rank's buffer, by its label.
+    ///
+    /// # Panics
+    /// If the rank has no buffer of this label.
+    pub fn view(&self, rank: Rank, label: &str) -> View {
+        let mut buffers = self.buffers_of(rank);
+        let found = buffers.find(|(_, decl)| decl.label == label);
+        let (buffer, decl) = found.unwrap_or_else(|| panic!("rank {rank} has no buffer {label}"));
+        View { buffer, offset: 0, len: decl.len }
+    }
+
     /// Bytes that a view covers.
     pub fn view_bytes(&self, view: View) -> Bytes {
         Bytes(u64::from(view.len) * self.buffer(view.buffer).dtype.size())
@@ -266,7 +277,7 @@ impl Role {
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.pad(match self {
             Self::Weights => "weights",
             Self::Gradients => "gradients",
             Self::Optimizer => "optimizer",
@@ -492,4 +503,16 @@ pub enum CollectiveKind {
     Broadcast,
     /// Neighbouring stages hand over activations or their gradients.
     PointToPoint,
+}
+
+impl fmt::Display for CollectiveKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::AllReduce => "all-reduce",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::AllGather => "all-gather",
+            Self::Broadcast => "broadcast",
+            Self::PointToPoint => "point-to-point",
+        })
+    }
 }

@@ -1,19 +1,16 @@
-//! Writes the program of every rank by walking its row of the schedule, and joins them to a Plan.
+//! Writes the program of every rank by walking its row of the schedule.
 
 use std::collections::BTreeMap;
 
 use super::collective::{Algorithm, Seat, Style, choose};
 use super::context::{Context, Unit};
 use super::data_parallel::BucketState;
-use super::memory::{self, PlaceOptions};
 use super::model::{Deferred, StageSaved};
-use super::program::RankProgram;
+use super::program::{self, RankProgram};
 use super::schedule::{Act, Cell, Pass};
 use super::{PlanError, Purpose, StepSpec};
 use crate::mesh::{Axis, Coord, Rank};
-use crate::plan::{
-    Action, BufferId, Input, Lane, Life, Origin, Phase, Plan, Program, Role, Scalar, View, order,
-};
+use crate::plan::{Action, Input, Lane, Life, Origin, Phase, Plan, Role, Scalar, View};
 use crate::shape::DType;
 
 /// What a message is about: the high bits of its tag. The same on both sides.
@@ -182,10 +179,10 @@ impl<'a> RankWriter<'a> {
 
     /// This rank's seat on an axis.
     pub(super) fn seat(&self, axis: Axis) -> Seat {
-        let ranks = self.context.mesh.group(self.program.rank, axis);
-        let node =
-            self.context.spec.layout.node_size.and_then(|size| members_of_node(&ranks, size));
-        Seat { me: self.at.on(axis) as usize, ranks, axis, node }
+        let seat = Seat::of(self.context.mesh, self.program.rank, axis);
+        let node_size = self.context.spec.layout.node_size;
+        let node = node_size.and_then(|size| members_of_node(&seat.ranks, size));
+        Seat { node, ..seat }
     }
 
     fn style(&self, seat: &Seat, data: View, lane: Lane, id: u64) -> Style {
@@ -253,40 +250,6 @@ fn members_of_node(ranks: &[Rank], size: u32) -> Option<u32> {
 /// Compiles a step.
 pub(super) fn plan_step(spec: &StepSpec) -> Result<Plan, PlanError> {
     let context = Context::new(spec)?;
-    let programs: Vec<RankProgram> =
-        context.mesh.ranks().map(|rank| RankWriter::new(&context, rank).write()).collect();
-    let plan = join(&context, programs.clone(), PlaceOptions::default());
-    if !order::graph(&plan, &order::derive(&plan)).is_acyclic() {
-        // A receive would wait for memory that is freed only after a later message: give messages
-        // memory of their own.
-        return Ok(join(&context, programs, PlaceOptions { exclusive_messages: true }));
-    }
-    Ok(plan)
-}
-
-/// Places the buffers of every rank and numbers them over all ranks.
-fn join(context: &Context<'_>, programs: Vec<RankProgram>, options: PlaceOptions) -> Plan {
-    let mut plan = Plan {
-        mesh: context.mesh,
-        tensors: context.tensors.clone(),
-        buffers: Vec::new(),
-        programs: Vec::new(),
-    };
-    for mut program in programs {
-        memory::place(&mut program, options);
-        let base = u32::try_from(plan.buffers.len()).expect("fewer than 2^32 buffers");
-        let moved = |view: &mut View| view.buffer = BufferId(view.buffer.0 + base);
-        for instr in &mut program.instrs {
-            match &mut instr.action {
-                Action::Launch { inputs, outputs, .. } => {
-                    inputs.iter_mut().chain(outputs).for_each(moved);
-                }
-                Action::Send { view, .. } | Action::Recv { view, .. } => moved(view),
-                Action::Copy { from, to } => [from, to].into_iter().for_each(moved),
-            }
-        }
-        plan.buffers.extend(program.buffers);
-        plan.programs.push(Program { instrs: program.instrs });
-    }
-    plan
+    let programs = context.mesh.ranks().map(|rank| RankWriter::new(&context, rank).write());
+    Ok(program::join(context.mesh, context.tensors.clone(), programs.collect()))
 }

@@ -1,12 +1,16 @@
-//! Writes the program of one rank: buffers and instructions, in program order.
+//! Writes the program of one rank, buffers and instructions in program order, and joins the
+//! programs of all ranks to a Plan.
 //!
 //! Buffers are declared without a place; [`super::memory`] places them when the whole program is
-//! known. Buffer ids are local to the rank until [`super::build`] joins the ranks.
+//! known. Buffer ids are local to the rank until [`join`] numbers them over all ranks. Whoever
+//! writes a Plan by hand starts here too.
 
-use crate::mesh::{Axis, Rank};
+use super::memory::{self, PlaceOptions};
+use crate::mesh::{Axis, Mesh, Rank};
 use crate::ops::Op;
 use crate::plan::{
-    Action, Arena, BufferDecl, BufferId, Instr, Lane, Life, Origin, Piece, Place, Role, Tag, View,
+    Action, Arena, BufferDecl, BufferId, Instr, Lane, Life, LogicalTensor, Origin, Piece, Place,
+    Plan, Program, Role, Tag, View, order,
 };
 use crate::shape::DType;
 
@@ -107,4 +111,52 @@ impl RankProgram {
             self.push(Lane::Posted, Action::Recv { view, from, tag, hops: 1 });
         }
     }
+}
+
+/// The Plan of whole programs, one a rank in rank order: places the buffers of every rank and
+/// numbers them over all ranks. `tensors` is what their pieces speak of.
+///
+/// # Panics
+/// If there is not one program for each rank of the mesh.
+pub fn join(mesh: Mesh, tensors: Vec<LogicalTensor>, programs: Vec<RankProgram>) -> Plan {
+    let ranks = programs.iter().map(|program| program.rank);
+    assert!(ranks.eq(mesh.ranks()), "one program for each rank of {mesh:?}, in rank order");
+    let bare = Plan { mesh, tensors, buffers: Vec::new(), programs: Vec::new() };
+    let plan = placed(bare.clone(), programs.clone(), PlaceOptions::default());
+    if order::graph(&plan, &order::derive(&plan)).is_acyclic() {
+        return plan;
+    }
+    // A receive would wait for memory that is freed only after a later message: give messages
+    // memory of their own.
+    placed(bare, programs, PlaceOptions { exclusive_messages: true })
+}
+
+/// The Plan in which every rank's program is written by the same function, as in MPI.
+pub fn on_every_rank(mesh: Mesh, write: impl Fn(&mut RankProgram)) -> Plan {
+    let program = |rank| {
+        let mut program = RankProgram::new(rank);
+        write(&mut program);
+        program
+    };
+    join(mesh, Vec::new(), mesh.ranks().map(program).collect())
+}
+
+fn placed(mut plan: Plan, programs: Vec<RankProgram>, options: PlaceOptions) -> Plan {
+    for mut program in programs {
+        memory::place(&mut program, options);
+        let base = u32::try_from(plan.buffers.len()).expect("fewer than 2^32 buffers");
+        let moved = |view: &mut View| view.buffer = BufferId(view.buffer.0 + base);
+        for instr in &mut program.instrs {
+            match &mut instr.action {
+                Action::Launch { inputs, outputs, .. } => {
+                    inputs.iter_mut().chain(outputs).for_each(moved);
+                }
+                Action::Send { view, .. } | Action::Recv { view, .. } => moved(view),
+                Action::Copy { from, to } => [from, to].into_iter().for_each(moved),
+            }
+        }
+        plan.buffers.extend(program.buffers);
+        plan.programs.push(Program { instrs: program.instrs });
+    }
+    plan
 }

@@ -128,6 +128,14 @@ pub fn lay_out(graph: &Graph, durations: &[Nanos]) -> Vec<Option<Span>> {
     spans
 }
 
+/// The most messages of a step that wait for one another: its latency in hops.
+pub fn hops(plan: &Plan) -> u64 {
+    let graph = order::graph(plan, &order::derive(plan));
+    let takes = |node: &order::Node| Nanos(node.receive.is_some().into());
+    let spans = lay_out(&graph, &graph.nodes.iter().map(takes).collect::<Vec<_>>());
+    spans.iter().flatten().map(|span| span.end.0).max().unwrap_or(0)
+}
+
 fn hang(plan: &Plan, graph: &Graph, ended: impl Fn(u32) -> bool) -> SimError {
     let order = order::derive(plan);
     let waiting = match cycle::shortest(graph) {
@@ -200,6 +208,15 @@ mod tests {
         let [send, recv] = [trace.spans[0][1], trace.spans[1][0]];
         assert_eq!(send, recv);
         assert_eq!(send, Span { start: Nanos(10), end: Nanos(1266) });
+    }
+
+    #[test]
+    fn hops_are_the_messages_that_wait_for_one_another() {
+        let hops_of = |p, m| hops(&pipeline(&one_f_one_b(p, m)));
+        // Down the pipeline and back.
+        assert_eq!([hops_of(1, 3), hops_of(2, 1), hops_of(4, 1)], [0, 2, 6]);
+        // The third forward waits for the first gradient, so two round trips lie in a row.
+        assert_eq!(hops_of(2, 3), 4);
     }
 
     #[test]

@@ -81,6 +81,12 @@ impl fmt::Display for DeviceRequest {
     }
 }
 
+/// All that can run ranks here: the host, then every adapter that passes its self test.
+pub fn present() -> Vec<DeviceSlot> {
+    let choices = [Choice::Host].into_iter().chain(adapter_choices());
+    choices.filter_map(|choice| choice.open().ok()).collect()
+}
+
 /// Opened devices.
 pub(super) struct Devices {
     pub(super) slots: Vec<DeviceSlot>,

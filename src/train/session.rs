@@ -35,6 +35,13 @@ pub struct Options {
     pub dataset: Option<Dataset>,
 }
 
+impl Options {
+    /// All ranks on the host's own cores; the rest by default.
+    pub fn on_cpu() -> Self {
+        Self { devices: DeviceRequest::cpu(), ..Self::default() }
+    }
+}
+
 /// What one step tells.
 #[derive(Clone, Debug)]
 pub struct StepReport {
@@ -276,6 +283,12 @@ impl Session {
     /// Which of the opened devices runs a rank.
     pub fn device_of(&self, rank: Rank) -> usize {
         self.executor.device_of(rank)
+    }
+
+    /// The executor, and the training step in it: to read single buffers of ranks, or to load and
+    /// run other Plans over the same weights.
+    pub fn executor(&mut self) -> (&mut Executor, PlanId) {
+        (&mut self.executor, self.train)
     }
 
     /// Bytes that a rank's device allocated for it.

@@ -22,6 +22,7 @@ fn a_message_goes_round_and_every_byte_and_instruction_is_counted() {
         assert_eq!(x, [1.5 + 8.0 * 1.5; 10]);
         let link = |from, to| (Rank(from), Rank(to), Axis::Pp, 40);
         assert_eq!(out.crossed.links, [link(0, 1), link(1, 2), link(2, 3), link(3, 0)]);
+        assert_eq!((out.crossed.bytes(), out.crossed.bytes_on(Axis::Dp)), (Bytes(160), Bytes(0)));
         assert_eq!(out.instructions, plan.instr_count() as u64);
         assert_eq!(out.trace.step, 7);
         assert!(out.trace.paths.iter().flatten().all(|&path| path == Path::Direct));

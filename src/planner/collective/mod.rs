@@ -20,7 +20,7 @@ use std::ops::Range;
 use self::member::{GATHER, Member, Parts};
 use super::program::RankProgram;
 use crate::config::layout::CollectiveChoice;
-use crate::mesh::{Axis, Rank};
+use crate::mesh::{Axis, Mesh, Rank};
 use crate::plan::{Collective, CollectiveKind, Lane, Tag, View};
 
 /// One member's seat in a group.
@@ -35,6 +35,14 @@ pub struct Seat {
     /// Members of a node, consecutive in `ranks`, for the hierarchical algorithm; divides the
     /// group.
     pub node: Option<u32>,
+}
+
+impl Seat {
+    /// The seat of a rank in its group along an axis of a mesh without nodes.
+    pub fn of(mesh: Mesh, rank: Rank, axis: Axis) -> Self {
+        let me = mesh.coord(rank).on(axis) as usize;
+        Self { ranks: mesh.group(rank, axis), me, axis, node: None }
+    }
 }
 
 /// How a collective is unfolded, already decided.
