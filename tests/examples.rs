@@ -1,0 +1,199 @@
+//! Goal: the examples can be read and trusted. Method: run each as it was built beside this test
+//! and hold its numbers; read each source for its size and for where it sends the reader next.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// In reading order.
+const EXAMPLES: [&str; 8] = [
+    "01_plan_by_hand",
+    "02_split_gemm",
+    "03_all_reduce_step_by_step",
+    "04_data_parallel",
+    "05_tensor_parallel",
+    "06_pipeline_parallel",
+    "07_zero",
+    "08_all_at_once",
+];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
+}
+
+/// What an example prints.
+fn output(name: &str) -> String {
+    // This test is target/PROFILE/deps/examples-HASH.
+    let test = std::env::current_exe().unwrap();
+    let program = test.parent().unwrap().parent().unwrap().join("examples").join(name);
+    let program = program.with_extension(std::env::consts::EXE_EXTENSION);
+    let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+    assert!(
+        changed(&program) >= changed(&folder().join(format!("{name}.rs"))),
+        "{} is missing or old: run all tests, or `cargo build --examples` first",
+        program.display()
+    );
+    let run = Command::new(&program).output().unwrap();
+    let errors = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{name} failed: {errors}");
+    assert_eq!(errors, "", "{name} is silent on stderr");
+    String::from_utf8(run.stdout).unwrap()
+}
+
+/// The lines that start with a word, cut into words.
+fn rows<'a>(output: &'a str, first: &str) -> Vec<Vec<&'a str>> {
+    let lines = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines.filter(|words| words.first() == Some(&first)).collect()
+}
+
+fn number(word: &str) -> f64 {
+    word.parse().unwrap_or_else(|_| panic!("`{word}` is a number"))
+}
+
+#[test]
+fn a_plan_by_hand_is_right_and_its_dropped_message_is_told() {
+    let output = output(EXAMPLES[0]);
+    assert!(output.contains("Z = X·Wᵀ + B = [1.5, 20.5, 3.5, 40.5]"), "{output}");
+    assert!(output.contains("The checker finds 0 faults"), "{output}");
+    assert!(output.contains("but rank 0 never sends them"), "{output}");
+    assert!(output.contains("the step hangs: rank 1 waits at #1 add"), "{output}");
+}
+
+#[test]
+fn a_split_product_is_whole_on_every_device() {
+    let output = output(EXAMPLES[1]);
+    for (split, bytes) in [("columns", "294912"), ("rows", "589824")] {
+        let rows: Vec<_> =
+            rows(&output, split).into_iter().filter(|words| words.contains(&"=")).collect();
+        assert!(!rows.is_empty(), "{output}");
+        for words in rows {
+            let [error, crossed, _, _, formula] = words[words.len() - 5..] else { panic!() };
+            assert!(number(error) < 1e-5, "{words:?}");
+            assert_eq!((crossed, formula), (bytes, bytes));
+        }
+    }
+}
+
+#[test]
+fn every_step_of_an_all_reduce_is_shown() {
+    let output = output(EXAMPLES[2]);
+    let chunks = |step: &str| rows(&output, step).into_iter().map(|words| words[2..].join(" "));
+    let done = ["1111"; 16].join(" ");
+    // The ring's third step completes one chunk on each rank, and so does the first direct one.
+    let third = "1111 1011 1001 1000 0100 1111 1101 1100 0110 0010 1111 1110 0111 0011 0001 1111";
+    assert_eq!(chunks("3").collect::<Vec<_>>(), [third]);
+    assert_eq!(chunks("6").collect::<Vec<_>>(), [done.as_str()]);
+    assert_eq!(chunks("2").next_back(), Some(done));
+    assert!(output.contains("is an all-reduce: true"), "{output}");
+    let table: Vec<_> = output
+        .lines()
+        .filter(|line| line.contains(" ranks, ") && line.ends_with(char::is_numeric))
+        .collect();
+    let hops = table.iter().map(|line| line.split_whitespace().last().unwrap());
+    assert_eq!(hops.collect::<Vec<_>>(), ["6", "4", "2", "14", "6", "2"]);
+    let sent = table.iter().map(|line| line.split_whitespace().nth(3).unwrap());
+    let [four, eight] = ["1572864", "1835008"];
+    assert_eq!(sent.collect::<Vec<_>>(), [four, four, four, eight, eight, eight]);
+}
+
+#[test]
+fn data_parallel_gradients_add_up() {
+    let output = output(EXAMPLES[3]);
+    let sum = number(rows(&output, "sum")[0][1]);
+    for rank in ["0", "1", "2", "3"] {
+        let after = number(rows(&output, rank)[0].last().unwrap());
+        assert!((after - sum).abs() <= 2e-9 && after != 0.0, "{output}");
+    }
+    let bytes = |first| rows(&output, first)[0].last().copied().map(str::to_owned);
+    assert_eq!(bytes("Bytes"), bytes("Formula,"), "{output}");
+    assert!(output.contains("That is the same training."), "{output}");
+}
+
+#[test]
+fn tensor_parallel_layers_cost_two_and_two_all_reduces() {
+    let output = output(EXAMPLES[4]);
+    let tensor = "Forward 2 all-reduce, Backward 2 all-reduce";
+    assert!(output.contains(tensor), "{output}");
+    assert_eq!(
+        rows(&output, "3")[0][1..],
+        ["6", "to", "7", "3", "48", "to", "63", "192", "to", "255"]
+    );
+    let [one, tensor, sequence] =
+        ["one", "tensor", "sequence"].map(|first| rows(&output, first).pop().unwrap());
+    let loss = |words: &[&str]| number(words.last().unwrap());
+    assert!(
+        (loss(&one) - loss(&tensor)).abs() < 1e-5 && (loss(&one) - loss(&sequence)).abs() < 1e-5,
+        "{output}"
+    );
+    // Sequence parallel sums the gradients of norms once a step: 2(N−1) of 5 norms of 32 floats.
+    assert_eq!(number(sequence[5]) - number(tensor[5]), 6.0 * 5.0 * 32.0 * 4.0);
+}
+
+#[test]
+fn both_schedules_wait_alike_and_keep_differently() {
+    let output = output(EXAMPLES[5]);
+    assert_eq!(output.matches("27.3 %").count(), 3, "{output}");
+    assert!(output.contains("[8, 8, 8, 8]") && output.contains("[4, 3, 2, 1]"), "{output}");
+    assert!(
+        output.contains("rank 3  · · · F0B0──F1B1──F2B2──F3B3──F4B4──F5B5──F6B6──F7B7──"),
+        "{output}"
+    );
+    assert!(output.contains("Same weights to the last bit: true"), "{output}");
+}
+
+#[test]
+fn zero_saves_memory_for_bytes_and_changes_no_bit() {
+    let output = output(EXAMPLES[6]);
+    let times: Vec<&str> = output
+        .lines()
+        .filter_map(|line| line.split("= ").nth(1)?.strip_suffix("·(N−1)·Ψ"))
+        .collect();
+    assert_eq!(times, ["2", "2", "2", "3", "2", "2", "5", "12"], "{output}");
+    let same: Vec<_> =
+        output.lines().filter_map(|line| line.split("after 2 steps: ").nth(1)).collect();
+    assert_eq!(
+        same,
+        [
+            "0 and 1 equal, 2 and 3 equal, 1 and 2 equal",
+            "0 and 1 equal, 2 and 3 equal, 1 and 2 other bits"
+        ]
+    );
+}
+
+#[test]
+fn all_axes_at_once_learn_what_one_rank_learns() {
+    let output = output(EXAMPLES[7]);
+    let losses: Vec<f64> = rows(&output, "step").iter().map(|words| number(words[3])).collect();
+    assert!(losses.len() > 4 && losses[losses.len() - 1] < losses[0] - 1.0, "{output}");
+    for axis in ["data", "tensor", "pipeline"] {
+        let row = &rows(&output, axis)[0];
+        assert!(row[1] == row[3] && number(row[1]) > 0.0, "{output}");
+    }
+    assert!(output.contains(": the same training."), "{output}");
+}
+
+#[test]
+fn sources_are_short_and_lead_from_one_to_the_next() {
+    let mut files: Vec<_> = fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    assert_eq!(files, EXAMPLES.map(|name| format!("{name}.rs")).to_vec());
+    for (index, name) in EXAMPLES.iter().enumerate() {
+        let text = fs::read_to_string(folder().join(format!("{name}.rs"))).unwrap();
+        let intro: String = text.lines().map_while(|line| line.strip_prefix("//! ")).collect();
+        assert!(intro.matches('.').count() >= 3, "{name} opens with what it shows");
+        let code =
+            text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
+        assert!(code.count() < 80, "{name} has 80 lines or more");
+        let next = match EXAMPLES.get(index + 1) {
+            Some(next) => {
+                format!("\\nNext: cargo run --release --example {next}\");\n    Ok(())\n}}\n")
+            }
+            None => "\\nNext: cargo run --release, which".into(),
+        };
+        assert!(text.contains(&next), "{name} ends with {next}");
+    }
+}
