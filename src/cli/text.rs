@@ -45,7 +45,7 @@ pub enum Style {
     Bold,
     /// Faint.
     Dim,
-    /// The colour of a kind of work.
+    /// On the ground of a kind of work.
     Work(Work),
     /// A check that holds.
     Good,
@@ -62,13 +62,13 @@ impl Style {
             Self::Bold => "1",
             Self::Dim => "2",
             Self::Work(work) => match work {
-                Work::Forward => "1;34",
-                Work::Recompute => "1;36",
-                Work::Backward => "1;33",
-                Work::InputGrad => "1;32",
-                Work::WeightGrad => "32",
-                Work::ReduceScatter | Work::AllReduce | Work::WeightGather => "1;35",
-                Work::Norm | Work::Optimizer | Work::Other => "1",
+                Work::Forward => "97;44",
+                Work::Recompute => "30;46",
+                Work::Backward => "30;43",
+                Work::InputGrad => "30;42",
+                Work::WeightGrad => "30;102",
+                Work::ReduceScatter | Work::AllReduce | Work::WeightGather => "97;45",
+                Work::Norm | Work::Optimizer | Work::Other => "30;47",
             },
             Self::Good => "1;32",
             Self::Bad => "1;31",
@@ -233,12 +233,12 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
-/// A large number in words: `950`, `1.1 M`.
+/// A large number in words: `950`, `12.3 K`, `0.8 M`.
 pub fn count(number: u64) -> String {
     match number {
         0..1_000 => number.to_string(),
-        1_000..1_000_000 => format!("{:.1} K", number as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} M", number as f64 / 1e6),
+        1_000..100_000 => format!("{:.1} K", number as f64 / 1e3),
+        100_000..1_000_000_000 => format!("{:.1} M", number as f64 / 1e6),
         _ => format!("{:.1} B", number as f64 / 1e9),
     }
 }
@@ -297,7 +297,10 @@ mod tests {
             [0, 999, 1_000, 20_100, 1_234_567].map(thousands).join(" "),
             "0 999 1,000 20,100 1,234,567"
         );
-        assert_eq!([950, 1_100_000, 7_240_000_000].map(count).join(" "), "950 1.1 M 7.2 B");
+        assert_eq!(
+            [950, 804_000, 1_100_000, 7_240_000_000].map(count).join(" "),
+            "950 0.8 M 1.1 M 7.2 B"
+        );
         let times = [0.36, 9.96, 41.2, 99.7, 180.0, 7_500.0].map(duration).join(", ");
         assert_eq!(times, "0.4 s, 10 s, 41 s, 2 min, 3 min, 2 h 05 min");
     }

@@ -177,41 +177,62 @@ impl<'a> View<'a> {
         [first, second]
     }
 
-    /// What a row and its letters are: passes on the first line, the rest on the second.
+    /// What a row and its letters are: passes on the first line, the rest on the second, with what
+    /// took so little time that no column shows it.
     fn legend(&self, picture: &Picture<'_>) -> [Line; 2] {
-        let mut kinds = rows::kinds(picture.shown.iter().flatten());
+        let [mut kinds, hidden] = rows::kinds(&picture.shown, self.drawn_blocks(picture));
         if self.state.shown.is_none() {
             kinds = vec![Work::Forward, Work::Backward];
         }
         let (mut first, mut second) = (self.line(), self.line());
-        match picture.rows.iter().map(|row| row.ranks).max() {
+        first.text(match picture.rows.iter().map(|row| row.ranks).max() {
             Some(ranks @ 2..) => {
-                first.text(format!(
-                    "A row: pipeline position p, slowest of {ranks} ranks. ░ waits."
-                ));
+                format!("A row: pipeline position p, slowest of {ranks} ranks. ░ waits.")
             }
-            _ => {
-                first.text("A row is a rank. Letters work, ░ waits.");
-            }
-        }
+            _ => "A row is a rank. Letters work, ░ waits.".into(),
+        });
         let mut gap = " ";
         for kind in kinds {
-            let mut entry = self.line();
-            entry.push(Style::Work(kind), kind.letters()).text(format!(" {}", kind.meaning()));
-            let fits =
-                |line: &Line, gap: &str| line.width() + gap.len() + entry.width() <= self.columns;
-            if kind.is_pass() && second.width() == 0 && fits(&first, gap) {
+            let entry = self.legend_entry(kind);
+            let fits = first.width() + gap.len() + entry.width() <= self.columns;
+            if kind.is_pass() && second.width() == 0 && fits {
                 first.text(gap).append(entry);
                 gap = "  ";
-                continue;
+            } else {
+                self.add_entry(&mut second, "", entry);
             }
-            let gap = if second.width() == 0 { "" } else { "  " };
-            if fits(&second, gap) {
-                second.text(gap).append(entry);
+        }
+        let mut heading = "too short to see: ";
+        for kind in hidden {
+            if self.add_entry(&mut second, heading, self.legend_entry(kind)) {
+                heading = "";
             }
         }
         second.flush_right(Style::Dim, "Ctrl-C stops", self.columns);
         [first, second]
+    }
+
+    fn legend_entry(&self, kind: Work) -> Line {
+        let mut entry = self.line();
+        entry.push(Style::Work(kind), kind.letters()).text(format!(" {}", kind.meaning()));
+        entry
+    }
+
+    /// Appends an entry where it fits; says whether it did.
+    fn add_entry(&self, line: &mut Line, heading: &str, entry: Line) -> bool {
+        let gap = if line.width() == 0 { "" } else { "  " };
+        let fits = line.width() + gap.len() + heading.len() + entry.width() <= self.columns;
+        if fits {
+            line.text(gap).push(Style::Dim, heading).append(entry);
+        }
+        fits
+    }
+
+    /// The blocks of the ranks that are drawn.
+    fn drawn_blocks(&self, picture: &Picture<'_>) -> impl Iterator<Item = &'a Block> {
+        let blocks = self.state.shown.map(|shown| shown.blocks).unwrap_or_default();
+        let ranks: Vec<usize> = picture.rows.iter().map(|row| row.rank.index()).collect();
+        ranks.into_iter().filter_map(|rank| blocks.get(rank)).flatten()
     }
 
     fn picture(&self, picture: &Picture<'_>) -> Vec<Line> {

@@ -1,9 +1,11 @@
 //! Rows of blocks in columns of a terminal: which block each column shows, and its characters.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::text::{Charset, Line, Style};
 use crate::mesh::{Axis, Mesh, Rank};
+use crate::trace::Span;
 use crate::trace::draw::{Block, BlockKind, Work, label};
 use crate::units::Nanos;
 
@@ -88,21 +90,37 @@ pub(super) fn columns(row: &[Block], end: Nanos, count: usize) -> Vec<Option<Col
         u64::try_from(at).expect("no later than the end")
     };
     let mut first = 0;
-    let mut found: Vec<_> = (0..count)
-        .map(|column| {
-            let (start, end) = (edge(column), edge(column + 1));
-            let (mut covered, mut most, mut shown) = (0, 0, None);
-            for &(block, kind, span) in pieces[first..].iter().take_while(|p| p.2.start.0 < end) {
-                let length = span.end.0.min(end).saturating_sub(span.start.0.max(start));
-                covered += length;
-                if length > most {
-                    (most, shown) = (length, Some(Column { block, kind }));
-                }
-            }
-            first += pieces[first..].iter().take_while(|piece| piece.2.end.0 <= end).count();
-            shown.filter(|_| 2 * covered >= end - start)
-        })
-        .collect();
+    let mut shown: Vec<Option<usize>> = Vec::with_capacity(count);
+    let mut small = Vec::new();
+    for column in 0..count {
+        let (start, end) = (edge(column), edge(column + 1));
+        let length = |span: Span| span.end.0.min(end).saturating_sub(span.start.0.max(start));
+        let inside = (first..pieces.len()).take_while(|&piece| pieces[piece].2.start.0 < end);
+        let covered: u64 = inside.clone().map(|piece| length(pieces[piece].2)).sum();
+        let most = inside.clone().max_by_key(|&piece| (length(pieces[piece].2), Reverse(piece)));
+        shown.push(most.filter(|_| 2 * covered >= end - start));
+        // Work of half a column that is covered by its neighbours here.
+        small.extend(inside.filter(|&piece| Some(piece) != most).filter_map(|piece| {
+            let (_, kind, span) = pieces[piece];
+            let is_work = matches!(kind, BlockKind::Work(_));
+            (is_work
+                && 2 * length(span) >= span.duration().0
+                && 2 * span.duration().0 >= end - start)
+                .then_some((piece, column))
+        }));
+        first += pieces[first..].iter().take_while(|piece| piece.2.end.0 <= end).count();
+    }
+    let mut widths = vec![0usize; pieces.len()];
+    shown.iter().flatten().for_each(|&piece| widths[piece] += 1);
+    for (piece, column) in small {
+        let owner = shown[column].filter(|&owner| widths[piece] == 0 && widths[owner] > 1);
+        if let Some(owner) = owner {
+            shown[column] = Some(piece);
+            (widths[owner], widths[piece]) = (widths[owner] - 1, 1);
+        }
+    }
+    let column = |piece: usize| Column { block: pieces[piece].0, kind: pieces[piece].1 };
+    let mut found: Vec<_> = shown.into_iter().map(|piece| piece.map(column)).collect();
     widen(&mut found);
     found
 }
@@ -199,18 +217,21 @@ pub(super) fn draw(
     }
 }
 
-/// The kinds of work that columns show, in the order of a legend.
-pub(super) fn kinds<'a>(columns: impl Iterator<Item = &'a Option<Column<'a>>>) -> Vec<Work> {
-    let mut kinds: Vec<Work> = columns
-        .flatten()
-        .filter_map(|column| match column.kind {
-            BlockKind::Work(work) => Some(work),
-            BlockKind::Waiting(_) => None,
-        })
-        .collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    kinds
+/// The kinds of work that columns show, and those of `blocks` that none shows, each in the order of
+/// a legend.
+pub(super) fn kinds<'a>(
+    rows: &[Vec<Option<Column<'_>>>],
+    blocks: impl Iterator<Item = &'a Block>,
+) -> [Vec<Work>; 2] {
+    let work = |kind| match kind {
+        BlockKind::Work(work) => Some(work),
+        BlockKind::Waiting(_) => None,
+    };
+    let shown: BTreeSet<Work> =
+        rows.iter().flatten().flatten().filter_map(|column| work(column.kind)).collect();
+    let all: BTreeSet<Work> = blocks.filter_map(Block::work).collect();
+    let hidden = all.difference(&shown).copied().collect();
+    [shown.into_iter().collect(), hidden]
 }
 
 /// A bar of `part` / `whole` in `width` columns: eighths of a block, or without UTF-8 whole marks.

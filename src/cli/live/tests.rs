@@ -263,12 +263,12 @@ fn more_positions_than_rows_are_folded() {
               position        0 ms            80              160          240
               p0–1 rank 0     FFFFF░░░░░░░░░░░░░░░░░░░░░░░BB-B░B░B░BB-B-O       ████   3.8
               p2–3 rank 2     ░FFFFF░░░░░░░░░░░░░░░░░░░B░B░B░BB-B░B░B-AG░       ███▍   3.2
-              p4–5 rank 4     ░░FFFFF░░░░░░░░░░░░░░░░B░BB-B░B░B░BB-O░░░░░       ███▍   3.2
-              p6–7 rank 6     ░░░░FFFF░░░░░░░░░░░░B-B░B░B░BB-B░B-AG░░░░░░       ███▍   3.2
+              p4–5 rank 4     ░░FFFFF░░░░░░░░░░░░░░░░B░BB-B░B░B░BB-OAG░░░       ███▍   3.2
+              p6–7 rank 6     ░░░FFFFFF░░░░░░░░░░░B-B░B░B░BB-B░B-AG░░░░░░       ███▍   3.2
               p8–9 rank 8     ░░░░░FFFFF░░░░░░░░B░B░BB-B░B░B░BOAG░░░░░░░░       ███▍   3.2
-              p10–11 rank 10  ░░░░░░FFFF░░░░░░BB-B░B░B░BB-B-O░░░░░░░░░░░░       ███▍   3.2
-              p12–13 rank 12  ░░░░░░░FFF░░░BFBFBFBB-B░B░B-AG░░░░░░░░░░░░░       ███▍   3.2
-              p14–15 rank 14  ░░░░░░░░FF░BFBB-BFBFBFBB-O░░░░░░░░░░░░░░░░░       ███▍   3.2
+              p10–11 rank 10  ░░░░░░FFFF░░░░░░BFBB░B░B░BB-B-O░░░░░░░░░░░░       ███▍   3.2
+              p12–13 rank 12  ░░░░░░░FFF░░░BFBFBFBFBB░B░B-AG░░░░░░░░░░░░░       ███▍   3.2
+              p14–15 rank 14  ░░░░░░░░FF░BFBFBBFBFBFBB-OAG░░░░░░░░░░░░░░░       ███▍   3.2
                                   ▲ now: rank 8 waits for F0 from rank 7
 
             loss 5.55 ▇▅▄▃▂▂▂▂ 2.71  target < 2.49     step  96/200  20,100 tok/s  21 s left
@@ -325,7 +325,7 @@ fn behind_the_sweep_it_is_bright_and_ahead_dim() {
     check(
         &[row.trim_start().replace('\x1b', "^")],
         &expect![[r#"
-              0 d0t0p0  ^[1;34mF0-F1-^[0m░░░░░░^[1;33mB0^[0m^[2m----F2-B1----F3-B2----░░░B3----RS-O--AG-^[0m  ████   3.8
+            0 d0t0p0  ^[97;44mF0-F1-^[0m░░░░░░^[30;43mB0^[0m^[2m----F2-B1----F3-B2----░░░B3----RS-O--AG-^[0m  ████   3.8
         "#]],
     );
 }
@@ -366,10 +366,10 @@ fn a_row_never_shows_another_microbatch_than_its_block() {
             RS sum gradients  O optimizer  AG share weights                     Ctrl-C stops
 
             showing step 41 in slow motion 1/256                       REPLAYED   peak MiB
-              rank      0 ms         20            40           60          80
-              0 d0t0p0  F░░BFBFBFBFBFBFBFBFBFBFBFBFBFBFBFBFBFBFB-B-OAG          ████   3.8
-              1 d0t0p1  ░B-B-B-B-B-B-FBFBFBFBFBFBFBFBFBFBFBFBFBFB-O░░           ███▍   3.2
-                                     ▲ now: rank 0 runs B5, rank 1 runs F6
+              rank      0 ms              25                50              75
+              0 d0t0p0  FF░BFBFBFB-FBFBFBFBFBFB-FBFBFBFBFBFB-FBFBFB░B-OAG       ████   3.8
+              1 d0t0p1  ░FBFBFBFBFBFB-FBFBFBFBFBFBFB-FBFBFBFBFBFB-FB-AG░        ███▍   3.2
+                                      ▲ now: rank 0 runs B5, rank 1 runs F6
 
             loss 5.55 ▇▅▄▃▂▂▂▂ 2.71  target < 2.49     step  96/200  20,100 tok/s  21 s left
         "#]],

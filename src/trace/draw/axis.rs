@@ -7,9 +7,9 @@ use crate::units::Nanos;
 
 /// Ends of axes between 1 and 10 and the distance of their ticks, in tenths.
 #[rustfmt::skip]
-const ROUND: [(u64, u64); 15] = [
+const ROUND: [(u64, u64); 16] = [
     (10, 2), (12, 4), (15, 5), (18, 6), (20, 5), (24, 8), (30, 10), (36, 12), (40, 10),
-    (45, 15), (50, 10), (60, 20), (80, 20), (90, 30), (100, 20),
+    (45, 15), (50, 10), (60, 20), (75, 25), (80, 20), (90, 30), (100, 20),
 ];
 
 /// A time axis from 0 to a round number.
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(labels(180_000_001), "0 ms 50 100 150 200");
         assert_eq!(labels(2_900_000), "0 ms 1 2 3");
         assert_eq!(labels(1_500_000), "0 ms 0.5 1 1.5");
-        assert_eq!(labels(730_000), "0 µs 200 400 600 800");
+        assert_eq!(labels(730_000), "0 µs 250 500 750");
         assert_eq!(labels(14_000_000_000), "0 s 5 10 15");
         assert_eq!(labels(0), "0 ns 2 4 6 8 10");
     }
