@@ -11,6 +11,7 @@ mod layouts;
 mod limits;
 mod machine;
 mod mutations;
+mod picture;
 mod promises;
 mod property;
 mod refusals;

@@ -169,7 +169,8 @@ impl<'a> View<'a> {
         let [data, tensor, pipeline] = axes;
         let mut second = self.line();
         second.text(format!(
-            "{data} × {tensor} × {pipeline} · ZeRO {} · {schedule} · {microbatches} microbatch{} · {} params",
+            "{data} × {tensor} × {pipeline} · ZeRO {} · {schedule} · \
+             {microbatches} microbatch{} · {} params",
             u8::from(*zero),
             if *microbatches == 1 { "" } else { "es" },
             count(*params),

@@ -39,7 +39,7 @@ fn assert_covers(row: &[Block], end: Nanos) {
     assert_eq!(sum, end, "busy + waiting = step");
 }
 
-/// One line a rank: `0–1 F0 │ 2–4 waits for B0 from rank 4`.
+/// A rank: `0–1 F0 │ 2–4 waits for B0 from rank 4`.
 fn text(rows: &[Vec<Block>]) -> String {
     let block = |block: &Block| {
         let what = match block.kind {
@@ -54,16 +54,33 @@ fn text(rows: &[Vec<Block>]) -> String {
         let (notches, again) = (inner("waits", &block.notches), inner("R", &block.recompute));
         format!("{}–{} {what}{notches}{again}", block.start.0, block.end.0)
     };
-    let line = |row: &Vec<Block>| row.iter().map(block).collect::<Vec<_>>().join(" │ ") + "\n";
-    rows.iter().map(line).collect()
+    let mut text = String::new();
+    for row in rows {
+        let mut width = 0;
+        for block in row.iter().map(block) {
+            // Blocks go on below where a line is full.
+            let gap = match width {
+                0 => "",
+                1..60 => " │ ",
+                _ => "\n  ",
+            };
+            width = if gap == "\n  " { 1 } else { width } + block.chars().count();
+            text += &format!("{gap}{block}");
+        }
+        text += "\n";
+    }
+    text
 }
 
 #[test]
 fn one_f_one_b_is_the_textbook_picture() {
     let rows = blocks_of(&one_f_one_b(mesh(1, 1, 2), 4, 1));
     expect![[r#"
-        0–1 F0 │ 1–2 F1 │ 2–4 waits for B0 from rank 1 │ 4–6 B0 │ 6–7 F2 │ 7–9 B1 │ 9–10 F3 │ 10–12 B2 │ 12–13 waits for B3 from rank 1 │ 13–15 B3 │ 15–16 RS │ 16–17 O │ 17–18 AG
-        0–1 waits for F0 from rank 0 │ 1–2 F0 │ 2–4 B0 │ 4–5 F1 │ 5–7 B1 │ 7–8 F2 │ 8–10 B2 │ 10–11 F3 │ 11–13 B3 │ 13–14 RS │ 14–15 O │ 15–16 AG │ 16–18 is done with this step
+        0–1 F0 │ 1–2 F1 │ 2–4 waits for B0 from rank 1 │ 4–6 B0 │ 6–7 F2 │ 7–9 B1 │ 9–10 F3
+          10–12 B2 │ 12–13 waits for B3 from rank 1 │ 13–15 B3 │ 15–16 RS │ 16–17 O
+          17–18 AG
+        0–1 waits for F0 from rank 0 │ 1–2 F0 │ 2–4 B0 │ 4–5 F1 │ 5–7 B1 │ 7–8 F2 │ 8–10 B2
+          10–11 F3 │ 11–13 B3 │ 13–14 RS │ 14–15 O │ 15–16 AG │ 16–18 is done with this step
     "#]]
     .assert_eq(&text(&rows));
     assert_eq!(shortest_forward(&rows), Some(Nanos(1)));
