@@ -261,7 +261,7 @@ impl<'a> View<'a> {
     fn title(&self, picture: &Picture<'_>) -> Line {
         let mut line = self.line();
         let Some(shown) = self.state.shown else {
-            line.text("step 1 is running; it will be shown when it has ended");
+            line.text("training begins; its first step will be shown here in slow motion");
             return line;
         };
         line.text(format!("showing step {}", shown.step));

@@ -300,7 +300,7 @@ fn before_the_first_step_the_picture_has_its_place() {
             A row is a rank. Letters work, ░ waits. F forward  B backward
                                                                                 Ctrl-C stops
 
-            step 1 is running; it will be shown when it has ended
+            training begins; its first step will be shown here in slow motion
               rank
               0 d0t0p0                                                          ████   3.8
               1 d0t1p0                                                          ████   3.8
