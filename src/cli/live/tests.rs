@@ -326,9 +326,12 @@ fn behind_the_sweep_it_is_bright_and_ahead_dim() {
         [("\x1b[97;44m", "<F>"), ("\x1b[30;43m", "<B>"), ("\x1b[2m", "<dim>"), ("\x1b[0m", "</>")]
             .iter()
             .fold(row.trim_start().to_owned(), |row, (ansi, mark)| row.replace(ansi, mark));
-    check(&[marked], &expect![[r#"
+    check(
+        &[marked],
+        &expect![[r#"
         0 d0t0p0  <F>F0-F1-</>░░░░░░<B>B0</><dim>----F2-B1----F3-B2----░░░B3----RS-O--AG-</>  ████   3.8
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
