@@ -5,6 +5,8 @@ mod cases;
 mod equivalence;
 mod formulas;
 mod golden;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod influence;
 mod interpreter;
 mod layouts;
