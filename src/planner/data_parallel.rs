@@ -364,7 +364,9 @@ impl<'a> RankWriter<'a> {
                     (index, stored),
                     Held::Weight,
                 ));
-                if self.context.spec.training.optimizer == OptimizerKind::AdamW {
+                // Who receives all of its weights updates none.
+                let updates = !self.received(bucket).contains(&whole);
+                if updates && self.context.spec.training.optimizer == OptimizerKind::AdamW {
                     let mut moment = |name: &str, held| {
                         let label = format!("{name}.{index}");
                         self.declare_held(label, Role::Optimizer, (index, &shard), held)
@@ -422,8 +424,14 @@ impl<'a> RankWriter<'a> {
             (ZeroStage::Zero1 | ZeroStage::Zero2 | ZeroStage::Zero3, _) => true,
         };
         let counts = sharded || self.at.dp == 0;
+        // Moments of weights that are received are never written: they are no copies.
+        let is_moment = matches!(held, Held::Moment1 | Held::Moment2);
+        let unused = if is_moment { self.received(bucket) } else { Vec::new() };
+        let is_used = |run: &Range<u32>| {
+            !unused.iter().any(|other| other.start <= run.start && run.end <= other.end)
+        };
         let mut pieces = Vec::new();
-        for (run, owned) in self.ownership(bucket) {
+        for (run, owned) in self.ownership(bucket).into_iter().filter(|(run, _)| is_used(run)) {
             for entry in &bucket.entries {
                 let whole = narrow(&(entry.offset..entry.offset + entry.shard.len()));
                 let here = intersect(&intersect(&whole, &run), range);

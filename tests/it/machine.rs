@@ -25,7 +25,7 @@ pub(crate) struct Trained {
     pub(crate) allocated: Vec<u64>,
     /// Of the last step.
     pub(crate) trace: Trace,
-    /// The first copy of a weight or gradient that differs from another one in a bit.
+    /// The first copy of a weight, gradient or moment that differs from another one in a bit.
     pub(crate) copies_differ: Option<String>,
 }
 
@@ -82,7 +82,8 @@ pub(crate) fn attempt(
     }
     let last = last.expect("at least one step");
     let plan = Arc::clone(executor.plan(id));
-    let copies_differ = [Held::Weight, Held::Gradient].into_iter().find_map(|held| {
+    let all = [Held::Weight, Held::Gradient, Held::Moment1, Held::Moment2];
+    let copies_differ = all.into_iter().find_map(|held| {
         let read = &mut |view| executor.read(id, view).unwrap();
         pieces::replica_difference(&plan, held, read).map(|difference| difference.to_string())
     });

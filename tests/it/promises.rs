@@ -1,9 +1,12 @@
 //! Goal: the exact promises, bit for bit. Method: drawn layouts with direct collectives and no
 //! clipping; each promise varies what must not matter and compares weights and gradients.
 
-use shardlab::config::{CollectiveChoice, Layout, Recompute, ScheduleName, ZeroStage};
+use shardlab::config::{
+    CollectiveChoice, Layout, OptimizerKind, Recompute, ScheduleName, ZeroStage,
+};
 use shardlab::exec::ExecOptions;
 use shardlab::mesh::RankOrder;
+use shardlab::plan::check::check;
 use shardlab::planner::{StepSpec, plan_step};
 
 use crate::layouts::{Draw, draw_spec};
@@ -90,4 +93,28 @@ fn the_number_of_threads_changes_no_bit() {
             assert_same(&first, &on(threads), &format!("seed {seed}, {threads} threads"));
         }
     }
+}
+
+#[test]
+fn ranks_on_another_kind_of_device_receive_what_one_of_them_updates() {
+    let mut mixed = 0;
+    for seed in seeds(24) {
+        let mut spec = draw_spec(seed, 8);
+        let mut draw = Draw(seed ^ 0x3d);
+        for optimizer in [OptimizerKind::Sgd, OptimizerKind::AdamW] {
+            spec.training.optimizer = optimizer;
+            let ranks = spec.layout.mesh().size();
+            spec.device_kinds = (0..ranks).map(|_| u32::from(draw.below(2) == 0)).collect();
+            let plan = plan_step(&spec).unwrap();
+            assert_eq!(check(&plan), [], "seed {seed}: {:?}", spec.layout);
+            let others = spec.layout.dp > 1 || spec.layout.tp > 1;
+            mixed +=
+                u32::from(others && spec.device_kinds.iter().any(|k| *k != spec.device_kinds[0]));
+            // All ranks are on the host here, so equal kinds have the same bits; `train` compares
+            // those of all copies, also of the moments that ranks keep.
+            let alike = StepSpec { device_kinds: Vec::new(), ..spec.clone() };
+            assert_same(&train(&alike, seed), &train(&spec, seed), &format!("seed {seed}"));
+        }
+    }
+    assert!(mixed > 20 || seeds(24).count() < 24, "{mixed} draws mix kinds");
 }
