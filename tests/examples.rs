@@ -37,7 +37,6 @@ fn output(name: &str) -> String {
     let run = Command::new(&program).output().unwrap();
     let errors = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{name} failed: {errors}");
-    assert_eq!(errors, "", "{name} is silent on stderr");
     String::from_utf8(run.stdout).unwrap()
 }
 
