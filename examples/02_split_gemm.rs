@@ -90,8 +90,9 @@ fn main() -> Result<(), ExecError> {
         }
     }
     println!(
-        "Columns keep each sum on one rank. Rows add four terms, so the last bits may differ."
+        "Columns leave every sum whole; rows cut each into four terms, added in another order."
     );
+    println!("Other devices round otherwise. What is left is rounding.");
     println!("\nNext: cargo run --release --example 03_all_reduce_step_by_step");
     Ok(())
 }
