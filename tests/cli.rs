@@ -230,6 +230,8 @@ fn verify_passes_with_the_fields_of_the_manual() {
     assert_eq!(keys(&verified), fields);
     assert_eq!((&verified["pass"], &verified["first_difference"]), (&true.into(), &Value::Null));
     assert!(verified["grad_rel_max"].as_f64().unwrap() <= 1e-5);
+    let adam = json(&run("verify tiny.toml --optimizer adamw --zero 3 --device cpu --json"), 0);
+    assert_eq!(adam["pass"], true);
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plain");
     let verified = json(&run(&format!("verify --golden {golden} --tp 2 --device cpu --json")), 0);
     assert_eq!(keys(&verified), fields);
@@ -335,6 +337,7 @@ fn what_is_suggested_next_runs_as_it_is_written_and_keeps_its_promise() {
         let share = 100.0 * (p - 1.0) / (m + p - 1.0);
         assert!(what.ends_with(&format!(" to {share:.0} %")), "{arguments} promises `{what}`");
         assert_eq!(report["steps"].as_array().unwrap().len(), 1);
+        assert!(report["steps"][0]["loss"].as_f64().unwrap() > 0.0, "the last stage has the loss");
     }
 }
 

@@ -43,7 +43,7 @@ Examples:
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   shardlab verify --dp 2 --tp 2 --pp 2
-  shardlab verify --zero 3 --steps 10 --optimizer adamw
+  shardlab verify --zero 3 --optimizer adamw
   shardlab verify --golden tests/golden/plain --tp 2";
 
 /// Trains a transformer split over many ranks, and shows what each of them does and waits for.

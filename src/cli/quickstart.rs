@@ -28,6 +28,7 @@ pub fn run(json: bool) -> Result<Outcome, Failure> {
             let training = checked_training(&scenario.training);
             let checked = Scenario { training, ..scenario };
             let host = DeviceRequest::cpu();
+            output::progress("checking three steps of SGD against an unsplit run …");
             Some(against_one_rank(&checked, &host, &ExecOptions::default())?)
         }
         End::Interrupted | End::NotFinite(_) => None,

@@ -221,7 +221,7 @@ impl Run {
         let loss = self.session.evaluate(batches as usize)?;
         let trained = self.session.next_step();
         self.held_out.push((trained, loss));
-        watch.say(&format!("held-out loss after {trained} steps: {loss:.4}"));
+        watch.say(&format!("held-out loss {loss:.4} after step {trained}"));
         Ok(loss)
     }
 
@@ -233,7 +233,7 @@ impl Run {
         }
         self.session.save(folder)?;
         self.saved = Some(trained);
-        watch.say(&format!("checkpoint after {trained} steps: {}", folder.display()));
+        watch.say(&format!("checkpoint after step {trained}: {}", folder.display()));
         Ok(())
     }
 

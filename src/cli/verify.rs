@@ -8,7 +8,7 @@ use super::settings::Settings;
 use super::timetable::schedule_word;
 use super::{Failure, Outcome};
 use crate::checkpoint::Golden;
-use crate::config::{Layout, Training};
+use crate::config::{Layout, OptimizerKind, Training};
 use crate::mesh::Axis;
 use crate::train::verify::{against_golden, against_one_rank, checked_training};
 use crate::train::{TrainError, verify::Verification};
@@ -42,7 +42,13 @@ pub fn run(args: &VerifyArgs) -> Result<Outcome, Failure> {
         }
         None => {
             let settings = Settings::resolve(&args.run, |scenario| {
-                scenario.training = checked_training(&scenario.training);
+                let checked = checked_training(&scenario.training);
+                // The rate of the check is one for SGD.
+                let lr = match args.run.training.optimizer {
+                    Some(OptimizerKind::AdamW) => scenario.training.lr,
+                    Some(OptimizerKind::Sgd) | None => checked.lr,
+                };
+                scenario.training = Training { lr, ..checked };
             })?;
             for note in &settings.notes {
                 output::progress(format_args!("note: {note}"));
