@@ -89,7 +89,7 @@ fn text(answer: &Answer) -> String {
     let Answer { cpu, gpu_support, adapters, advice, .. } = answer;
     let cores = if cpu.cores == 1 { "core" } else { "cores" };
     let mut lines = vec![
-        format!("--device cpu   {}, {} {cores}", cpu.name, cpu.cores),
+        format!("--device cpu   this machine's {} {cores}", cpu.cores),
         format!("    matrix products {:.1} GFLOP/s on all of them", cpu.gemm_gflops),
         format!("    copies {:.1} GB/s on one of them", cpu.copy_gigabytes_per_second),
         "    can train".into(),

@@ -186,7 +186,9 @@ fn chosen(request: &DeviceRequest) -> Result<Vec<Choice>, TrainError> {
         why: why.into(),
         remedy: remedy.into(),
     };
-    let adapters = adapter_choices();
+    // Drivers take their time and write to the terminal: they are asked only where one is wanted.
+    let is_wanted = request.0.iter().any(|wanted| *wanted != Wanted::Cpu);
+    let adapters = if is_wanted { adapter_choices() } else { Vec::new() };
     let list = "`shardlab doctor` lists the adapters; `--device cpu` needs none";
     let mut choices = Vec::new();
     for wanted in &request.0 {
