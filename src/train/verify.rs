@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::session::{Options, Session};
 use super::{DeviceRequest, TrainError};
 use crate::checkpoint::{Golden, Tensors};
-use crate::config::{Data, Layout, ModelSource, OptimizerKind, Scenario, Training};
+use crate::config::{Data, Layout, Model, ModelSource, OptimizerKind, Scenario, Training};
 use crate::data::{Batch, Dataset};
 use crate::exec::ExecOptions;
 use crate::exec::device::DeviceKind;
@@ -69,7 +69,8 @@ pub fn against_one_rank(
     let reference = train(&single, Options { devices: host, ..Options::default() }, None)?;
     let options = Options { devices: devices.clone(), exec: exec.clone(), ..Options::default() };
     let other = train(scenario, options, None)?;
-    Ok(compare(&reference, &other, tolerance(scenario.training.optimizer, other.on_host)))
+    let tolerance = tolerance(scenario.training.optimizer, other.on_host);
+    Ok(compare(&scenario.model.resolve()?, &reference, &other, tolerance))
 }
 
 /// Trains a reference case with `layout` and compares with what PyTorch got.
@@ -114,7 +115,8 @@ pub fn against_golden(
         weights: golden.final_weights.clone(),
         on_host: true,
     };
-    Ok(compare(&reference, &other, tolerance(golden.training.optimizer, other.on_host)))
+    let tolerance = tolerance(golden.training.optimizer, other.on_host);
+    Ok(compare(&golden.model, &reference, &other, tolerance))
 }
 
 /// Allowed differences: losses, norms and gradients; final weights.
@@ -154,7 +156,12 @@ fn train(
     Ok(Outcome { losses, norms, gradients: gradients.unwrap_or_default(), weights, on_host })
 }
 
-fn compare(reference: &Outcome, other: &Outcome, tolerance: [f64; 2]) -> Verification {
+fn compare(
+    model: &Model,
+    reference: &Outcome,
+    other: &Outcome,
+    tolerance: [f64; 2],
+) -> Verification {
     let [allowed, allowed_weights] = tolerance;
     let mut first = None;
     let mut largest = |what: &str, differences: Vec<(String, f64)>, allowed: f64| -> f64 {
@@ -177,9 +184,9 @@ fn compare(reference: &Outcome, other: &Outcome, tolerance: [f64; 2]) -> Verific
     let loss_rel_max = largest("loss", scalars(&reference.losses, &other.losses), allowed);
     let norms = scalars(&reference.norms, &other.norms);
     let grad_norm_rel_max = largest("gradient norm", norms, allowed);
-    let gradients = tensor_differences(&reference.gradients, &other.gradients);
+    let gradients = tensor_differences(model, &reference.gradients, &other.gradients);
     let grad_rel_max = largest("gradient of", gradients, allowed);
-    let weights = tensor_differences(&reference.weights, &other.weights);
+    let weights = tensor_differences(model, &reference.weights, &other.weights);
     let final_rel_max = largest("weight", weights, allowed_weights);
     Verification {
         pass: first.is_none(),
@@ -193,10 +200,10 @@ fn compare(reference: &Outcome, other: &Outcome, tolerance: [f64; 2]) -> Verific
     }
 }
 
-/// max|Δ| / max|reference| of every tensor, in the order of the names.
-fn tensor_differences(reference: &Tensors, other: &Tensors) -> Vec<(String, f64)> {
-    let difference = |(name, a): (&String, &crate::checkpoint::Tensor)| {
-        let Some(b) = other.get(name) else { return (name.clone(), f64::NAN) };
+/// max|Δ| / max|reference| of every tensor, in model order; a missing one is not a number.
+fn tensor_differences(model: &Model, reference: &Tensors, other: &Tensors) -> Vec<(String, f64)> {
+    let difference = |name: &String| {
+        let (Some(a), Some(b)) = (reference.get(name), other.get(name)) else { return f64::NAN };
         let largest = a.data.iter().fold(0.0, |max: f32, x| max.max(x.abs()));
         let deltas = a.data.iter().zip(&b.data).map(|(x, y)| (f64::from(*x) - f64::from(*y)).abs());
         let delta =
@@ -204,7 +211,8 @@ fn tensor_differences(reference: &Tensors, other: &Tensors) -> Vec<(String, f64)
                 0.0,
                 |max: f64, d| if max.is_nan() || d.is_nan() { f64::NAN } else { max.max(d) },
             );
-        (name.clone(), if delta == 0.0 { 0.0 } else { delta / f64::from(largest) })
+        if delta == 0.0 { 0.0 } else { delta / f64::from(largest) }
     };
-    reference.iter().map(difference).collect()
+    let tensors = model.tensors().into_iter();
+    tensors.map(|(name, _)| (name.clone(), difference(&name))).collect()
 }

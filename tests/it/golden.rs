@@ -165,16 +165,19 @@ fn every_layout_trains_as_pytorch_does_or_is_refused_with_reason() {
 
 #[test]
 fn a_wrong_reference_does_not_pass_and_the_first_tensor_is_named() {
-    let mut golden = read("sgd-tied-masked");
+    let mut golden = read("plain");
     let layout = Layout { dp: 2, tp: 2, ..Layout::default() };
-    let name = "model.layers.1.mlp.up_proj.weight";
-    let largest = |data: &[f32]| data.iter().fold(0.0, |max: f32, x| max.max(x.abs()));
-    let tensor = golden.gradients.get_mut(name).unwrap();
-    tensor.data[5] += 5e-5 * largest(&tensor.data);
     let check = |golden: &Golden| {
         let (devices, exec) = (DeviceRequest::cpu(), ExecOptions::default());
         verify::against_golden(golden, &layout, &devices, &exec).unwrap()
     };
+    // Two wrong gradients: the first one in the order of the model, not of the alphabet.
+    let name = "model.layers.1.mlp.up_proj.weight";
+    for wrong in ["lm_head.weight", name] {
+        let tensor = golden.gradients.get_mut(wrong).unwrap();
+        let largest = tensor.data.iter().fold(0.0, |max: f32, x| max.max(x.abs()));
+        tensor.data[5] += 5e-5 * largest;
+    }
     let result = check(&golden);
     assert!(!result.pass);
     let first = result.first_difference.unwrap();
