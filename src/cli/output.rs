@@ -23,7 +23,7 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
 /// Prints data that are no text.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub(super) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
@@ -39,7 +39,7 @@ pub(super) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
 /// Prints one JSON object.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 ///
 /// # Panics
 /// Never: reports are made of numbers, words and lists.

@@ -1,6 +1,6 @@
 //! The wgpu backend: runs the instructions of ranks on an adapter.
 //!
-//! [`adapters`] lists what there is, [`GpuDevice::open`] tests one and takes it. When a Plan is
+//! [`adapters()`] lists what there is, [`GpuDevice::open`] tests one and takes it. When a Plan is
 //! loaded, `lower` turns its ops into dispatches of the kernels in `shaders/`, `memory` makes the
 //! arenas and `loaded` binds one to the other; a step then only encodes what is ready. wgpu is
 //! named in this room alone.

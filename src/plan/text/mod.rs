@@ -1,6 +1,6 @@
 //! A Plan as text: one instruction a line, for reading, for diffs and for golden files.
 //!
-//! Lossless: [`parse`] of [`print()`] gives the same Plan. Views go by the label of their buffer, so
+//! Lossless: [`parse()`] of [`print()`] gives the same Plan. Views go by the label of their buffer, so
 //! that one more buffer does not change every line. [`describe`] names one instruction in errors.
 //!
 //! ```text
