@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::TrainError;
 #[cfg(feature = "gpu")]
 use crate::exec::DeviceKind;
-use crate::exec::{DeviceSlot, ExecOptions, Executor, StepInput};
+use crate::exec::{DeviceSlot, ExecOptions, Executor, StepInput, Timing};
 use crate::planner::{StepSpec, plan_step};
 
 /// Which devices are asked for: `auto`, `cpu`, `gpu`, a part of a name or an index of `doctor`'s
@@ -96,6 +96,8 @@ pub(super) struct Devices {
     pub(super) kinds: Vec<u32>,
     /// What was found out, for people.
     pub(super) notes: Vec<String>,
+    /// How their instructions can be timed one by one.
+    pub(super) timing: Timing,
 }
 
 /// Opens what is asked for.
@@ -126,7 +128,10 @@ pub(super) fn open(
         slots.push(choice.open()?);
     }
     let kinds = placement.iter().map(|&slot| slot_kinds[slot]).collect();
-    Ok(Devices { slots, placement, kinds, notes })
+    // Without timestamps an instruction's time is only seen if it runs alone.
+    let all_timed = choices.iter().all(Choice::has_timestamps);
+    let timing = if all_timed { Timing::Batched } else { Timing::Fenced };
+    Ok(Devices { slots, placement, kinds, notes, timing })
 }
 
 /// A device that can be opened.
@@ -152,6 +157,15 @@ impl Choice {
             Self::Host => "the CPU".into(),
             #[cfg(feature = "gpu")]
             Self::Adapter(adapter) => adapter.info.name.clone(),
+        }
+    }
+
+    /// Whether the device times each instruction by itself.
+    fn has_timestamps(&self) -> bool {
+        match self {
+            Self::Host => true,
+            #[cfg(feature = "gpu")]
+            Self::Adapter(adapter) => adapter.limits.timestamps,
         }
     }
 

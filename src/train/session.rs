@@ -9,7 +9,9 @@ use super::{TrainError, fit};
 use crate::checkpoint::{Checkpoint, State, Tensors, init, pieces};
 use crate::config::{Model, OptimizerKind, Scenario};
 use crate::data::{Batch, Batches, Dataset};
-use crate::exec::{Crossed, DeviceInfo, ExecOptions, Executor, PlanId, StepInput, StepOutput};
+use crate::exec::{
+    Crossed, DeviceInfo, ExecOptions, Executor, PlanId, StepInput, StepOutput, Timing,
+};
 use crate::ledger::Ledger;
 use crate::mesh::Rank;
 use crate::plan::order::{self, Graph, Order};
@@ -109,10 +111,11 @@ impl Session {
             fit::check(&plan, &spec, cap)?;
         }
         let devices = devices::open(&options.devices, &spec, &options.exec)?;
-        let Devices { slots, placement, kinds, notes } = devices;
+        let Devices { slots, placement, kinds, notes, timing } = devices;
         spec.device_kinds = kinds;
         let plan = Arc::new(plan_step(&spec)?);
-        let mut executor = Executor::new(slots, placement, options.exec)?;
+        let timing = if timing == Timing::Fenced { timing } else { options.exec.timing };
+        let mut executor = Executor::new(slots, placement, ExecOptions { timing, ..options.exec })?;
         let train = executor.load(Arc::clone(&plan))?;
         let order = order::derive(&plan);
         let graph = order::graph(&plan, &order);
