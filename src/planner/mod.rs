@@ -169,10 +169,8 @@ pub enum PlanError {
         "hierarchical collectives need to know how many ranks a node has. Give a node size, or use ring, tree or direct"
     )]
     NoNodeSize,
-    /// More than a message's tag can number.
-    #[error(
-        "{count} {what} are more than {most}, which is what a message's tag can number. Use fewer"
-    )]
+    /// More than one Plan can number.
+    #[error("{count} {what} are more than {most}, the most that one Plan numbers. Use fewer")]
     TooMany {
         /// What there are too many of.
         what: &'static str,

@@ -32,7 +32,7 @@ pub(super) fn stages(spec: &StepSpec) -> Result<Stages, PlanError> {
         (ScheduleName::OneFOneB, 1) => schedule::one_f_one_b::one_f_one_b(positions, microbatches),
         (ScheduleName::File(path), _) => read_schedule(path)?,
         (name, chunks) => {
-            return Err(PlanError::Chunks { schedule: format!("{name:?}"), chunks });
+            return Err(PlanError::Chunks { schedule: name.to_string(), chunks });
         }
     };
     let stage_count = match layout.schedule {
@@ -76,7 +76,11 @@ fn read_schedule(path: &std::path::Path) -> Result<Schedule, PlanError> {
     let unreadable =
         |why: String| PlanError::ScheduleFile { path: path.display().to_string(), why };
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    schedule::csv::parse(&text).map_err(|error| unreadable(error.to_string()))
+    let schedule = schedule::csv::parse(&text).map_err(|error| unreadable(error.to_string()))?;
+    if schedule.rows.is_empty() {
+        return Err(unreadable("it is empty".into()));
+    }
+    Ok(schedule)
 }
 
 /// The forwards of a training schedule, in their order: what an evaluation runs.

@@ -20,7 +20,10 @@ pub(super) fn check_sizes(spec: &StepSpec) -> Result<(), PlanError> {
     if let Some((what, _)) = sizes.iter().find(|(_, size)| *size == 0) {
         return Err(PlanError::Zero { what });
     }
+    // A product that does not fit is too large as well.
+    let ranks = layout.dp.saturating_mul(layout.tp).saturating_mul(layout.pp);
     for (what, count, most) in [
+        ("ranks", ranks, 1 << 10),
         ("microbatches", layout.microbatches, 1 << 12),
         ("layers", model.num_hidden_layers, (1 << 10) - 2),
     ] {

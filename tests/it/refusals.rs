@@ -116,7 +116,7 @@ fn chunks_need_a_schedule_that_knows_them() {
             s.layout.chunks = 2;
         },
         &expect![
-            "schedule OneFOneB has one stage a pipeline position, but 2 chunks are asked for. Use chunks 1, or a schedule file"
+            "schedule 1f1b has one stage a pipeline position, but 2 chunks are asked for. Use chunks 1, or a schedule file"
         ],
     );
 }
@@ -185,14 +185,27 @@ fn tensors_too_large_for_a_view_are_refused() {
 }
 
 #[test]
+fn more_ranks_than_one_plan_numbers_are_refused_at_once() {
+    refused(
+        |s| s.layout.dp = 100_000,
+        &expect!["100000 ranks are more than 1024, the most that one Plan numbers. Use fewer"],
+    );
+    refused(
+        |s| {
+            s.layout.dp = u32::MAX;
+            s.layout.pp = 3;
+        },
+        &expect!["4294967295 ranks are more than 1024, the most that one Plan numbers. Use fewer"],
+    );
+}
+
+#[test]
 fn too_many_microbatches_are_refused() {
     refused(
         |s| {
             s.training.batch = 5000;
             s.layout.microbatches = 5000;
         },
-        &expect![
-            "5000 microbatches are more than 4096, which is what a message's tag can number. Use fewer"
-        ],
+        &expect!["5000 microbatches are more than 4096, the most that one Plan numbers. Use fewer"],
     );
 }
