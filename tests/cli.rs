@@ -486,3 +486,20 @@ fn the_summary_says_what_came_out_on_stdout_and_progress_on_stderr() {
     // One line for every tenth of the steps.
     assert_eq!(progress.lines().filter(|line| line.starts_with("step ")).count(), 10);
 }
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_is_refused_before_the_first_step() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("letters")).unwrap();
+    fs::write(folder.path().join("letters/from-home.txt"), "dear").unwrap();
+    for target in ["letters", "letters/from-home.txt/run"] {
+        let arguments =
+            format!("train tiny.toml --device cpu --metrics steps.jsonl --checkpoint {target}");
+        let output = run_in(folder.path(), &arguments);
+        assert_eq!(output.status.code(), Some(2), "{target}: {}", text(&output.stderr));
+        let steps = fs::read_to_string(folder.path().join("steps.jsonl")).unwrap_or_default();
+        assert!(steps.is_empty(), "{target}: trained before it was refused");
+        assert!(text(&output.stderr).contains("--checkpoint"), "{}", text(&output.stderr));
+    }
+    assert!(folder.path().join("letters/from-home.txt").exists());
+}

@@ -53,6 +53,22 @@ impl State {
 }
 
 impl Checkpoint {
+    /// Finds out before a long run whether a checkpoint can be written to `folder`.
+    ///
+    /// # Errors
+    /// If the folder holds something else or cannot be made.
+    pub fn prepare(folder: &Path) -> Result<(), CheckpointError> {
+        refuse_to_replace_other_things(folder)?;
+        let part = sibling(folder, ".part")?;
+        let made = fs::create_dir_all(&part).and_then(|()| remove_folder(&part));
+        made.map_err(|source| CheckpointError::File {
+            path: folder.to_owned(),
+            what: "the checkpoint cannot be written",
+            source,
+            remedy: "Choose another folder with --checkpoint".into(),
+        })
+    }
+
     /// Writes the checkpoint into a folder, in place of an older checkpoint.
     ///
     /// # Errors

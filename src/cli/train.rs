@@ -46,6 +46,9 @@ pub fn run(args: &TrainArgs) -> Result<Outcome, Failure> {
         exec: args.devices.exec_options(),
         ..Options::default()
     };
+    if let Some(folder) = &args.checkpoint {
+        Checkpoint::prepare(folder).map_err(TrainError::from)?;
+    }
     let session = run::open(settings, options, checkpoint.as_ref())?;
     let extras = Extras {
         evaluate,
