@@ -114,7 +114,7 @@ pub(super) fn open(
     let choices = if request.is_auto() { auto(spec, exec, &mut notes)? } else { chosen(request)? };
     // More devices than ranks: the first ones.
     let choices = &choices[..choices.len().min(ranks)];
-    let placement: Vec<usize> = (0..ranks).map(|rank| rank * choices.len() / ranks).collect();
+    let placement = placement(ranks, choices.len());
     let mut names: Vec<String> = Vec::new();
     let mut slots = Vec::new();
     let mut slot_kinds = Vec::new();
@@ -132,6 +132,11 @@ pub(super) fn open(
     let all_timed = choices.iter().all(Choice::has_timestamps);
     let timing = if all_timed { Timing::Batched } else { Timing::Fenced };
     Ok(Devices { slots, placement, kinds, notes, timing })
+}
+
+/// The device of each rank: the ranks in as many blocks as there are devices.
+fn placement(ranks: usize, devices: usize) -> Vec<usize> {
+    (0..ranks).map(|rank| rank * devices / ranks).collect()
 }
 
 /// A device that can be opened.
@@ -291,8 +296,7 @@ fn seconds_per_step(
     let ranks = spec.layout.mesh().size() as usize;
     let choices = &choices[..choices.len().min(ranks)];
     let slots = choices.iter().map(|choice| choice.open()).collect::<Result<_, _>>()?;
-    let placement = (0..ranks).map(|rank| rank * choices.len() / ranks).collect();
-    let mut executor = Executor::new(slots, placement, exec.clone())?;
+    let mut executor = Executor::new(slots, placement(ranks, choices.len()), exec.clone())?;
     let id = executor.load(Arc::new(plan_step(spec)?))?;
     let tokens = vec![0; (spec.training.batch * spec.training.seq) as usize];
     let seq = spec.training.seq;

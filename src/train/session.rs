@@ -112,8 +112,10 @@ impl Session {
         }
         let devices = devices::open(&options.devices, &spec, &options.exec)?;
         let Devices { slots, placement, kinds, notes, timing } = devices;
+        let one_kind = kinds.windows(2).all(|pair| pair[0] == pair[1]);
         spec.device_kinds = kinds;
-        let plan = Arc::new(plan_step(&spec)?);
+        // Only different kinds of device change the Plan.
+        let plan = Arc::new(if one_kind { plan } else { plan_step(&spec)? });
         let timing = if timing == Timing::Fenced { timing } else { options.exec.timing };
         let mut executor = Executor::new(slots, placement, ExecOptions { timing, ..options.exec })?;
         let train = executor.load(Arc::clone(&plan))?;
@@ -304,15 +306,7 @@ impl Session {
     /// # Errors
     /// If a device failed.
     pub fn tensors(&mut self, held: Held) -> Result<Tensors, TrainError> {
-        let (executor, id) = (&mut self.executor, self.train);
-        let mut failed = None;
-        let tensors = pieces::gather(&self.plan, held, &mut |view: View| {
-            executor.read(id, view).unwrap_or_else(|error| {
-                failed.get_or_insert(error);
-                vec![0.0; view.len as usize]
-            })
-        });
-        failed.map_or(Ok(tensors), |error| Err(error.into()))
+        self.reading(|plan, read| pieces::gather(plan, held, read))
     }
 
     /// The first place where two copies of a logical tensor differ in a bit.
@@ -320,15 +314,8 @@ impl Session {
     /// # Errors
     /// If a device failed.
     pub fn replica_difference(&mut self, held: Held) -> Result<Option<String>, TrainError> {
-        let (executor, id) = (&mut self.executor, self.train);
-        let mut failed = None;
-        let found = pieces::replica_difference(&self.plan, held, &mut |view: View| {
-            executor.read(id, view).unwrap_or_else(|error| {
-                failed.get_or_insert(error);
-                vec![0.0; view.len as usize]
-            })
-        });
-        failed.map_or(Ok(found.map(|difference| difference.to_string())), |error| Err(error.into()))
+        let found = self.reading(|plan, read| pieces::replica_difference(plan, held, read))?;
+        Ok(found.map(|difference| difference.to_string()))
     }
 
     /// Writes a checkpoint: beside, then renamed.
@@ -349,26 +336,44 @@ impl Session {
 
     /// Writes whole logical tensors into all their copies.
     fn set(&mut self, held: Held, tensors: &Tensors) -> Result<(), TrainError> {
-        let (executor, id) = (&mut self.executor, self.train);
-        let mut failed = None;
-        pieces::scatter(&self.plan, held, tensors, &mut |view: View, values: &[f32]| {
-            if let Err(error) = executor.write(id, view, values) {
-                failed.get_or_insert(error);
-            }
-        })?;
-        failed.map_or(Ok(()), |error| Err(error.into()))
+        self.writing(|plan, write| pieces::scatter(plan, held, tensors, write))??;
+        Ok(())
     }
 
     fn initialize(&mut self) -> Result<(), TrainError> {
+        let (seed, std) = (self.scenario.training.seed, self.model.initializer_range);
+        self.writing(|plan, write| init::initialize(plan, seed, std, write))
+    }
+
+    /// Calls `act` with a way to read views; the first error of a device ends up as the result.
+    fn reading<T>(
+        &mut self,
+        act: impl FnOnce(&Plan, &mut dyn FnMut(View) -> Vec<f32>) -> T,
+    ) -> Result<T, TrainError> {
         let (executor, id) = (&mut self.executor, self.train);
         let mut failed = None;
-        let (seed, std) = (self.scenario.training.seed, self.model.initializer_range);
-        init::initialize(&self.plan, seed, std, &mut |view: View, values: &[f32]| {
+        let done = act(&self.plan, &mut |view| {
+            executor.read(id, view).unwrap_or_else(|error| {
+                failed.get_or_insert(error);
+                vec![0.0; view.len as usize]
+            })
+        });
+        failed.map_or(Ok(done), |error| Err(error.into()))
+    }
+
+    /// Calls `act` with a way to write views; the first error of a device ends up as the result.
+    fn writing<T>(
+        &mut self,
+        act: impl FnOnce(&Plan, &mut dyn FnMut(View, &[f32])) -> T,
+    ) -> Result<T, TrainError> {
+        let (executor, id) = (&mut self.executor, self.train);
+        let mut failed = None;
+        let done = act(&self.plan, &mut |view, values| {
             if let Err(error) = executor.write(id, view, values) {
                 failed.get_or_insert(error);
             }
         });
-        failed.map_or(Ok(()), |error| Err(error.into()))
+        failed.map_or(Ok(done), |error| Err(error.into()))
     }
 }
 
