@@ -7,6 +7,8 @@
 pub mod axis;
 pub mod cause;
 pub mod playback;
+pub mod scene;
+pub mod theme;
 mod blocks;
 #[cfg(test)]
 pub(crate) mod sketch;
