@@ -4,6 +4,7 @@
 //! have the same form, so they lie on one timeline without any glue.
 
 pub mod bubble;
+pub mod captured;
 pub mod draw;
 
 use serde::{Deserialize, Serialize};

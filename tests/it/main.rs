@@ -1,6 +1,7 @@
 //! Integration tests: each module opens with its goal and its method.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod captured;
 mod cases;
 mod equivalence;
 mod formulas;
