@@ -1,0 +1,136 @@
+//! Pixels from vector pictures, with the fonts of the app, so that a PNG looks as its window.
+
+use std::sync::{Arc, OnceLock};
+
+use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::usvg::{self, fontdb};
+
+use super::ExportError;
+
+/// Largest side of a picture in pixels.
+const SIDE_MAX: u32 = 16_384;
+
+/// A picture in pixels: opaque rows of red, green, blue, alpha from the top left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Pixels across.
+    pub width: u32,
+    /// Pixels down.
+    pub height: u32,
+    /// Four bytes a pixel.
+    pub rgba: Vec<u8>,
+}
+
+impl Image {
+    /// From pixels.
+    ///
+    /// # Panics
+    /// If there are not four bytes for each pixel.
+    pub fn new(width: u32, height: u32, rgba: Vec<u8>) -> Self {
+        assert_eq!(rgba.len() as u64, 4 * u64::from(width) * u64::from(height), "4 bytes a pixel");
+        Self { width, height, rgba }
+    }
+
+    /// As a PNG file.
+    ///
+    /// # Errors
+    /// If the encoder refuses the size.
+    pub fn png(&self) -> Result<Vec<u8>, ExportError> {
+        let mut pixels = self.pixmap()?;
+        pixels.data_mut().copy_from_slice(&self.rgba); // opaque: premultiplied or not is the same
+        pixels.encode_png().map_err(|error| ExportError::Encoding(error.to_string()))
+    }
+
+    fn pixmap(&self) -> Result<Pixmap, ExportError> {
+        let Self { width, height, .. } = *self;
+        Pixmap::new(width, height).ok_or(ExportError::Size { width, height, limit: SIDE_MAX })
+    }
+}
+
+/// Paints a vector picture `scale` times its size.
+///
+/// # Errors
+/// If it is not SVG, or too large.
+pub fn paint(svg: &str, scale: f32) -> Result<Image, ExportError> {
+    let options =
+        usvg::Options { fontdb: fonts(), font_family: "Ubuntu".into(), ..usvg::Options::default() };
+    let tree =
+        usvg::Tree::from_str(svg, &options).map_err(|error| ExportError::Svg(error.to_string()))?;
+    let [width, height] =
+        [tree.size().width(), tree.size().height()].map(|side| (side * scale).ceil() as u32);
+    let limit = SIDE_MAX;
+    if width.max(height) > limit || width.min(height) == 0 {
+        return Err(ExportError::Size { width, height, limit });
+    }
+    let mut pixels =
+        Pixmap::new(width, height).ok_or(ExportError::Size { width, height, limit })?;
+    // What the picture leaves open is white paper.
+    pixels.fill(resvg::tiny_skia::Color::WHITE);
+    resvg::render(&tree, Transform::from_scale(scale, scale), &mut pixels.as_mut());
+    Ok(Image { width, height, rgba: pixels.take() })
+}
+
+/// The fonts of the app and no others: the same picture on every machine.
+fn fonts() -> Arc<fontdb::Database> {
+    static FONTS: OnceLock<Arc<fontdb::Database>> = OnceLock::new();
+    let load = || {
+        let mut fonts = fontdb::Database::new();
+        for (_, font) in eframe::egui::FontDefinitions::default().font_data {
+            fonts.load_font_data(font.font.as_ref().as_ref().to_vec());
+        }
+        let family = |fonts: &fontdb::Database, monospaced: bool| {
+            let mut faces = fonts.faces().filter(|face| face.monospaced == monospaced);
+            faces.find_map(|face| face.families.first().map(|(name, _)| name.clone()))
+        };
+        if let Some(name) = family(&fonts, true) {
+            fonts.set_monospace_family(name);
+        }
+        let named_ubuntu = fonts.faces().flat_map(|face| face.families.first());
+        let ubuntu =
+            named_ubuntu.map(|(name, _)| name.clone()).find(|name| name.contains("Ubuntu"));
+        if let Some(name) = ubuntu {
+            fonts.set_sans_serif_family(name);
+        }
+        Arc::new(fonts)
+    };
+    Arc::clone(FONTS.get_or_init(load))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" width="80" height="20">
+        <rect width="80" height="20" fill="#102030"/>
+        <text x="4" y="15" font-family="sans-serif" font-size="14" fill="#ffffff">F3</text></svg>"##;
+
+    fn dark(image: &Image) -> usize {
+        image.rgba.chunks(4).filter(|pixel| *pixel == [0x10, 0x20, 0x30, 0xFF]).count()
+    }
+
+    #[test]
+    fn text_is_painted_and_scales() {
+        let plain = paint(TEXT, 1.0).unwrap();
+        let glyphs = plain.rgba.len() / 4 - dark(&plain);
+        assert!((20..400).contains(&glyphs), "{glyphs} pixels of glyphs");
+        let twice = paint(TEXT, 2.0).unwrap();
+        assert_eq!((twice.width, twice.height), (160, 40));
+        assert!(twice.rgba.len() / 4 - dark(&twice) > 3 * glyphs);
+    }
+
+    #[test]
+    fn a_png_holds_the_same_pixels() {
+        let image = paint(TEXT, 1.5).unwrap();
+        let read = Pixmap::decode_png(&image.png().unwrap()).unwrap();
+        assert_eq!((read.width(), read.height()), (image.width, image.height));
+        assert_eq!(read.data(), image.rgba);
+    }
+
+    #[test]
+    fn impossible_pictures_are_refused() {
+        let says = |svg, scale| paint(svg, scale).unwrap_err().to_string();
+        assert!(says("<svg", 1.0).contains("cannot be painted"));
+        assert!(says(TEXT, 1000.0).contains("1 to 16384"));
+        assert!(says(TEXT, 0.0).contains("0 × 0"));
+    }
+}
