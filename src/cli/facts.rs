@@ -10,7 +10,7 @@ use super::args;
 use super::live::LossTarget;
 use super::progress::charset;
 use super::report::tokens_per_second;
-use super::run::{End, Marks, Run};
+use super::run::{End, Run};
 use super::settings::Settings;
 use super::summary::{
     Command, Entropy, Exact, Formula, Learned, Sharing, Suggestion, Summary, Waiting, summary,
@@ -18,6 +18,7 @@ use super::summary::{
 use super::text::{Colour, Terminal};
 use super::timetable;
 use crate::config::{Layout, Scenario, ScheduleName};
+use crate::data::Marks;
 use crate::exec::DeviceKind;
 use crate::mesh::Axis;
 use crate::plan::{Lane, Phase, Plan};

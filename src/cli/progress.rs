@@ -163,8 +163,8 @@ struct Painter {
     header: Header,
     peaks: Vec<Bytes>,
     plan: Arc<Plan>,
-    order: Order,
-    graph: Graph,
+    order: Arc<Order>,
+    graph: Arc<Graph>,
     axis: Option<TimeAxis>,
 }
 
@@ -186,8 +186,8 @@ impl Painter {
             header: header(session),
             peaks: ledger.ranks.iter().map(|rank| rank.memory.peak()).collect(),
             plan: Arc::clone(session.plan()),
-            order: session.order().clone(),
-            graph: session.graph().clone(),
+            order: Arc::clone(session.order()),
+            graph: Arc::clone(session.graph()),
             axis: None,
         }
     }

@@ -3,7 +3,7 @@
 use super::facts::{suggestions, summary_text};
 use super::output;
 use super::report::Report;
-use super::run::{self, End, Extras, Marks, Run};
+use super::run::{self, End, Extras, Run};
 use super::settings::Settings;
 use super::{Failure, Outcome};
 use crate::config::Scenario;
@@ -20,7 +20,7 @@ pub fn run(json: bool) -> Result<Outcome, Failure> {
     let scenario = Scenario::quickstart();
     let settings = Settings { scenario: scenario.clone(), is_chosen: false, notes: Vec::new() };
     let session = run::open(settings, Options::default(), None)?;
-    let marks = Marks::of(&session);
+    let marks = session.marks();
     let run = run::train(session, Extras { evaluate: true, marks, ..Extras::default() })?;
     let replayed = run.replayed();
     let verification = match &run.end {

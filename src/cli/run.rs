@@ -13,6 +13,7 @@ use super::report::{StepEntry, check_counts};
 use super::settings::Settings;
 use super::{Failure, Outcome};
 use crate::checkpoint::Checkpoint;
+use crate::data::Marks;
 use crate::exec::Clock;
 use crate::ledger::Ledger;
 use crate::trace::Trace;
@@ -20,9 +21,6 @@ use crate::trace::bubble::{Bubble, bubble};
 use crate::train::{Options, Session, StepReport, TrainError};
 use crate::units::Nanos;
 
-/// Fewest and most batches of held-out text that are looked at: between them a quarter as many as
-/// steps are trained, so that looking never takes longer than training.
-const HELD_OUT_BATCHES: [u64; 2] = [2, 32];
 /// How long nothing may be said while devices are opened.
 const SILENCE: std::time::Duration = std::time::Duration::from_millis(700);
 
@@ -41,28 +39,6 @@ pub(super) struct Extras {
     pub(super) checkpoint: Option<PathBuf>,
     /// How often besides at the end.
     pub(super) checkpoint_every: Option<u64>,
-}
-
-/// Losses of models that know little, in nats a byte.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Marks {
-    /// Of one that knows how frequent each byte is.
-    pub(super) bytes: f64,
-    /// Of one that also sees the byte before: what must be beaten.
-    pub(super) pairs: f64,
-}
-
-impl Marks {
-    /// Tokens up to which counting pairs takes no time that anybody notices.
-    const TOKENS_MAX: u64 = 1 << 23;
-
-    /// Counts the data of a session, if they are bytes.
-    pub(super) fn of(session: &Session) -> Option<Self> {
-        let data = session.batches().dataset();
-        let vocab_size = session.model().vocab_size;
-        let counted = vocab_size <= 256 && data.len() <= Self::TOKENS_MAX;
-        counted.then(|| Self { bytes: data.byte_entropy(), pairs: data.pair_entropy() })
-    }
 }
 
 /// A run that is over.
@@ -216,9 +192,7 @@ impl Run {
     }
 
     fn hold_out(&mut self, watch: &Watch) -> Result<f64, Failure> {
-        let [fewest, most] = HELD_OUT_BATCHES;
-        let batches = (self.session.scenario().training.steps / 4).clamp(fewest, most);
-        let loss = self.session.evaluate(batches as usize)?;
+        let loss = self.session.held_out_loss()?;
         let trained = self.session.next_step();
         self.held_out.push((trained, loss));
         watch.say(&format!("held-out loss {loss:.4} after step {trained}"));

@@ -6,7 +6,7 @@ use super::args::TrainArgs;
 use super::facts::{resumption, summary_text};
 use super::output::{self, OutputFile};
 use super::report::Report;
-use super::run::{self, Extras, Marks, Run};
+use super::run::{self, Extras, Run};
 use super::settings::Settings;
 use super::{Failure, Outcome};
 use crate::checkpoint::Checkpoint;
@@ -52,7 +52,7 @@ pub fn run(args: &TrainArgs) -> Result<Outcome, Failure> {
     let session = run::open(settings, options, checkpoint.as_ref())?;
     let extras = Extras {
         evaluate,
-        marks: if evaluate { Marks::of(&session) } else { None },
+        marks: if evaluate { session.marks() } else { None },
         threads: args.devices.threads.map(u32::from),
         metrics,
         checkpoint: args.checkpoint.clone(),

@@ -141,6 +141,26 @@ impl Dataset {
     }
 }
 
+/// Losses of models that know little, in nats a byte: the marks of a loss curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Marks {
+    /// Of one that knows how frequent each byte is.
+    pub bytes: f64,
+    /// Of one that also sees the byte before: what must be beaten.
+    pub pairs: f64,
+}
+
+impl Marks {
+    /// Tokens up to which counting pairs takes no time that anybody notices.
+    const TOKENS_MAX: u64 = 1 << 23;
+
+    /// Counts the data of a model with this vocabulary, if they are bytes.
+    pub fn of(data: &Dataset, vocab_size: u32) -> Option<Self> {
+        let counted = vocab_size <= 256 && data.len() <= Self::TOKENS_MAX;
+        counted.then(|| Self { bytes: data.byte_entropy(), pairs: data.pair_entropy() })
+    }
+}
+
 /// Entropy in nats of the items' frequencies.
 fn entropy<T: Ord>(items: impl Iterator<Item = T>) -> f64 {
     let mut counts = BTreeMap::<T, u64>::new();

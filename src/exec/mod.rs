@@ -19,6 +19,7 @@ mod host;
 mod io;
 mod load;
 mod options;
+mod progress;
 mod step;
 mod tasks;
 mod transport;
@@ -35,6 +36,7 @@ pub use device::{Device, DeviceInfo, DeviceKind};
 pub use diagnose::NonFinite;
 pub use executor::{Advance, DeviceSlot, Executor, PlanId};
 pub use options::{Delays, ExecOptions, RankDelay, Timing};
+pub use progress::{Progress, Watcher};
 
 use crate::mesh::{Axis, Rank};
 use crate::trace::Trace;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::progress::Watcher;
 use crate::mesh::Rank;
 use crate::units::{Bytes, Nanos};
 
@@ -19,6 +20,8 @@ pub struct ExecOptions {
     pub time_limit: Option<Duration>,
     /// How instructions of devices are timed.
     pub timing: Timing,
+    /// Told what is prepared before the first step.
+    pub watcher: Watcher,
 }
 
 /// How instructions of devices are timed. Those of the host pool are always timed one by one.

@@ -145,6 +145,18 @@ fn hang(plan: &Plan, graph: &Graph, ended: impl Fn(u32) -> bool) -> SimError {
     SimError::Hang { waiting }
 }
 
+/// The last of several measured steps of one Plan, laid out as if every rank had its own device
+/// with free links: every instruction takes the median of its durations.
+///
+/// # Panics
+/// As [`median_durations`], and if the Plan hangs, which one that has run does not.
+pub fn replay_medians(plan: &Plan, graph: &Graph, traces: &[&Trace]) -> Trace {
+    let durations = median_durations(traces);
+    let last = traces.last().expect("a median needs a Trace");
+    replay(plan, graph, &durations, &Links::FREE, last.step)
+        .expect("a Plan that has run does not hang")
+}
+
 /// The median duration of every instruction over several steps of one Plan, `[rank][instruction]`;
 /// of an even number the mean of the two in the middle.
 ///

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::TrainError;
 #[cfg(feature = "gpu")]
 use crate::exec::DeviceKind;
-use crate::exec::{DeviceSlot, ExecOptions, Executor, StepInput, Timing};
+use crate::exec::{DeviceSlot, ExecOptions, Executor, Progress, StepInput, Timing, Watcher};
 use crate::planner::{StepSpec, plan_step};
 
 /// Which devices are asked for: `auto`, `cpu`, `gpu`, a part of a name or an index of `doctor`'s
@@ -84,7 +84,7 @@ impl fmt::Display for DeviceRequest {
 /// All that can run ranks here: the host, then every adapter that passes its self test.
 pub fn present() -> Vec<DeviceSlot> {
     let choices = [Choice::Host].into_iter().chain(adapter_choices());
-    choices.filter_map(|choice| choice.open().ok()).collect()
+    choices.filter_map(|choice| choice.open(&Watcher::default()).ok()).collect()
 }
 
 /// Opened devices.
@@ -109,6 +109,7 @@ pub(super) fn open(
     spec: &StepSpec,
     exec: &ExecOptions,
 ) -> Result<Devices, TrainError> {
+    exec.watcher.tell(Progress::OpeningDevices);
     let ranks = spec.layout.mesh().size() as usize;
     let mut notes = Vec::new();
     let choices = if request.is_auto() { auto(spec, exec, &mut notes)? } else { chosen(request)? };
@@ -125,7 +126,7 @@ pub(super) fn open(
             names.len() - 1
         });
         slot_kinds.push(u32::try_from(number).expect("few kinds"));
-        slots.push(choice.open()?);
+        slots.push(choice.open(&exec.watcher)?);
     }
     let kinds = placement.iter().map(|&slot| slot_kinds[slot]).collect();
     // Without timestamps an instruction's time is only seen if it runs alone.
@@ -182,16 +183,19 @@ impl Choice {
         }
     }
 
-    fn open(&self) -> Result<DeviceSlot, TrainError> {
+    #[cfg_attr(
+        not(feature = "gpu"),
+        expect(unused_variables, reason = "only adapters have kernels to compile")
+    )]
+    fn open(&self, watcher: &Watcher) -> Result<DeviceSlot, TrainError> {
         match self {
             Self::Host => Ok(DeviceSlot::Host),
             #[cfg(feature = "gpu")]
             Self::Adapter(adapter) => {
                 use crate::exec::gpu::{GpuDevice, GpuOptions};
-                let device = GpuDevice::open(
-                    adapter,
-                    GpuOptions { timestamps: true, ..GpuOptions::default() },
-                )?;
+                let watcher = watcher.clone();
+                let options = GpuOptions { timestamps: true, watcher, ..GpuOptions::default() };
+                let device = GpuDevice::open(adapter, options)?;
                 Ok(DeviceSlot::Device(Box::new(device)))
             }
         }
@@ -260,7 +264,7 @@ fn auto(
     let hardware = adapter_choices().into_iter().filter(Choice::is_hardware);
     let mut usable = Vec::new();
     for choice in hardware {
-        match choice.open() {
+        match choice.open(&exec.watcher) {
             Ok(_) => usable.push(choice),
             Err(error) => notes.push(error.to_string()),
         }
@@ -295,7 +299,8 @@ fn seconds_per_step(
 ) -> Result<f64, TrainError> {
     let ranks = spec.layout.mesh().size() as usize;
     let choices = &choices[..choices.len().min(ranks)];
-    let slots = choices.iter().map(|choice| choice.open()).collect::<Result<_, _>>()?;
+    let slots =
+        choices.iter().map(|choice| choice.open(&exec.watcher)).collect::<Result<_, _>>()?;
     let mut executor = Executor::new(slots, placement(ranks, choices.len()), exec.clone())?;
     let id = executor.load(Arc::new(plan_step(spec)?))?;
     let tokens = vec![0; (spec.training.batch * spec.training.seq) as usize];

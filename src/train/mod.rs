@@ -1,17 +1,20 @@
 //! Training: a session plans a step once and runs it many times.
 //!
 //! [`Session`] is what the command, the app, tests and examples drive: one step at a time, with
-//! everything that the step tells. [`devices`] turns a request into devices, [`verify`] holds a
+//! everything that the step tells. [`driver`] runs one on a thread of its own. [`devices`] turns a request into devices, [`verify`] holds a
 //! layout against one rank or a reference case.
 
 pub mod devices;
+pub mod driver;
 mod fit;
 pub mod session;
+mod snapshot;
 pub mod verify;
 
 pub use devices::DeviceRequest;
 pub use fit::check as check_memory;
 pub use session::{Options, Session, StepReport};
+pub use snapshot::Snapshot;
 
 use crate::checkpoint::CheckpointError;
 use crate::config::ConfigError;

@@ -8,9 +8,10 @@ use super::devices::{self, DeviceRequest, Devices};
 use super::{TrainError, fit};
 use crate::checkpoint::{Checkpoint, State, Tensors, init, pieces};
 use crate::config::{Model, OptimizerKind, Scenario};
-use crate::data::{Batch, Batches, Dataset};
+use crate::data::{Batch, Batches, Dataset, Marks};
 use crate::exec::{
-    Crossed, DeviceInfo, ExecOptions, Executor, PlanId, StepInput, StepOutput, Timing,
+    Crossed, Delays, DeviceInfo, ExecOptions, Executor, PlanId, Progress, StepInput, StepOutput,
+    Timing,
 };
 use crate::ledger::Ledger;
 use crate::mesh::Rank;
@@ -19,17 +20,17 @@ use crate::plan::{Held, Plan, View};
 use crate::planner::{Purpose, StepSpec, plan_step};
 use crate::sim;
 use crate::trace::Trace;
-use crate::units::{Bytes, Nanos};
+use crate::units::Bytes;
 
 /// How many measured steps the replayed clock takes its medians over.
 const REPLAY_STEPS: usize = 16;
 
 /// How a session runs, besides what its scenario says.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Which devices run the ranks.
     pub devices: DeviceRequest,
-    /// Workers, memory cap, delays.
+    /// Workers, memory cap, delays, and who is told how far the start has come.
     pub exec: ExecOptions,
     /// Initial weights; from the scenario's seed if absent.
     pub weights: Option<Tensors>,
@@ -71,16 +72,16 @@ pub struct Session {
     scenario: Scenario,
     model: Model,
     plan: Arc<Plan>,
-    order: Order,
-    graph: Graph,
-    executor: Executor,
-    train: PlanId,
+    order: Arc<Order>,
+    graph: Arc<Graph>,
+    pub(super) executor: Executor,
+    pub(super) train: PlanId,
     /// Loaded when the first held-out loss is asked for.
     evaluate: Option<PlanId>,
     spec: StepSpec,
     batches: Batches,
-    step: u64,
-    recent: VecDeque<Arc<Trace>>,
+    pub(super) step: u64,
+    pub(super) recent: VecDeque<Arc<Trace>>,
     /// What `auto` found, or why a device was left out: lines for people.
     notes: Vec<String>,
 }
@@ -92,6 +93,7 @@ impl Session {
     /// If the layout cannot run, the data cannot be used, no device fits, or memory does not
     /// suffice.
     pub fn start(scenario: Scenario, options: Options) -> Result<Self, TrainError> {
+        options.exec.watcher.tell(Progress::Planning);
         let model = scenario.model.resolve()?;
         let dataset = match &options.dataset {
             Some(dataset) => dataset.clone(),
@@ -117,10 +119,13 @@ impl Session {
         // Only different kinds of device change the Plan.
         let plan = Arc::new(if one_kind { plan } else { plan_step(&spec)? });
         let timing = if timing == Timing::Fenced { timing } else { options.exec.timing };
-        let mut executor = Executor::new(slots, placement, ExecOptions { timing, ..options.exec })?;
+        let exec = ExecOptions { timing, ..options.exec };
+        let watcher = exec.watcher.clone();
+        let mut executor = Executor::new(slots, placement, exec)?;
         let train = executor.load(Arc::clone(&plan))?;
-        let order = order::derive(&plan);
-        let graph = order::graph(&plan, &order);
+        watcher.tell(Progress::Loading);
+        let order = Arc::new(order::derive(&plan));
+        let graph = Arc::new(order::graph(&plan, &order));
         let mut session = Self {
             scenario,
             model,
@@ -154,12 +159,21 @@ impl Session {
     ) -> Result<Self, TrainError> {
         let weights = Some(checkpoint.weights.clone());
         let mut session = Self::start(scenario, Options { weights, ..options })?;
-        if session.scenario.training.optimizer == OptimizerKind::AdamW {
-            session.set(Held::Moment1, &checkpoint.moments[0])?;
-            session.set(Held::Moment2, &checkpoint.moments[1])?;
-        }
+        session.set_moments(checkpoint)?;
         session.step = checkpoint.state.step;
         Ok(session)
+    }
+
+    /// Goes on from a checkpoint of the same model, with the Plan and the devices as they are.
+    ///
+    /// # Errors
+    /// If a device failed or the checkpoint does not fit the model.
+    pub fn load(&mut self, checkpoint: &Checkpoint) -> Result<(), TrainError> {
+        self.set(Held::Weight, &checkpoint.weights)?;
+        self.set_moments(checkpoint)?;
+        self.step = checkpoint.state.step;
+        self.recent.clear();
+        Ok(())
     }
 
     /// Runs one step.
@@ -197,11 +211,42 @@ impl Session {
         Ok(StepReport { step, loss, grad_norm, lr, seconds, trace, crossed, instructions })
     }
 
+    /// Mean loss over the held-out text: a quarter as many batches of it as steps are trained, so
+    /// that looking never takes longer than training, but at least 2 and at most 32.
+    ///
+    /// # Errors
+    /// As [`Session::evaluate`].
+    pub fn held_out_loss(&mut self) -> Result<f64, TrainError> {
+        let loss = self.held_out_loss_while(|| true)?;
+        Ok(loss.unwrap_or_else(|| unreachable!("nobody stopped it")))
+    }
+
+    /// As [`Session::held_out_loss`], given up with `None` when `go_on` says no before a batch.
+    ///
+    /// # Errors
+    /// As [`Session::evaluate`].
+    pub fn held_out_loss_while(
+        &mut self,
+        go_on: impl FnMut() -> bool,
+    ) -> Result<Option<f64>, TrainError> {
+        let batches = (self.scenario.training.steps / 4).clamp(2, 32);
+        self.evaluate_while(batches as usize, go_on)
+    }
+
     /// Mean loss over the held-out text, at most `batches` batches of it.
     ///
     /// # Errors
     /// If memory does not suffice for the evaluation's Plan or a device failed.
     pub fn evaluate(&mut self, batches: usize) -> Result<f64, TrainError> {
+        let loss = self.evaluate_while(batches, || true)?;
+        Ok(loss.unwrap_or_else(|| unreachable!("nobody stopped it")))
+    }
+
+    fn evaluate_while(
+        &mut self,
+        batches: usize,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<Option<f64>, TrainError> {
         let id = match self.evaluate {
             Some(id) => id,
             None => {
@@ -212,12 +257,15 @@ impl Session {
         };
         let (mut sum, mut count) = (0.0, 0.0);
         for batch in self.batches.held_out(self.scenario.training.batch).take(batches) {
+            if !go_on() {
+                return Ok(None);
+            }
             let labels = batch.valid_labels() as f64;
             let input = step_input(&self.scenario, &batch, self.step);
             sum += self.executor.run(id, self.step, &input)?.loss * labels;
             count += labels;
         }
-        Ok(sum / count)
+        Ok(Some(sum / count))
     }
 
     /// The last finished steps laid out as if every rank had its own device with free links:
@@ -227,10 +275,14 @@ impl Session {
     /// If no step has been run.
     pub fn replayed(&self) -> Trace {
         let recent: Vec<&Trace> = self.recent.iter().map(AsRef::as_ref).collect();
-        let last = recent.last().expect("a step has been run");
-        let durations: Vec<Vec<Nanos>> = sim::median_durations(&recent);
-        sim::replay(&self.plan, &self.graph, &durations, &sim::Links::FREE, last.step)
-            .expect("a Plan that has run does not hang")
+        sim::replay_medians(&self.plan, &self.graph, &recent)
+    }
+
+    /// Slows ranks or links on purpose, from the next step on.
+    pub fn set_delays(&mut self, delays: Delays) {
+        self.executor.set_delays(delays);
+        // Medians over other durations would show neither.
+        self.recent.clear();
     }
 
     /// The step that runs next, 0-based.
@@ -254,18 +306,23 @@ impl Session {
     }
 
     /// The waits of the training step.
-    pub fn order(&self) -> &Order {
+    pub fn order(&self) -> &Arc<Order> {
         &self.order
     }
 
     /// The graph of the training step.
-    pub fn graph(&self) -> &Graph {
+    pub fn graph(&self) -> &Arc<Graph> {
         &self.graph
     }
 
     /// What the Plan costs.
     pub fn ledger(&self) -> Ledger {
         Ledger::of(&self.plan)
+    }
+
+    /// Losses of models that know little, where the data are bytes.
+    pub fn marks(&self) -> Option<Marks> {
+        Marks::of(self.batches.dataset(), self.model.vocab_size)
     }
 
     /// The data.
@@ -323,6 +380,15 @@ impl Session {
     /// # Errors
     /// If a device failed or the files cannot be written.
     pub fn save(&mut self, dir: &Path) -> Result<(), TrainError> {
+        self.checkpoint()?.write(dir)?;
+        Ok(())
+    }
+
+    /// The state as whole logical tensors: what any other layout can go on from.
+    ///
+    /// # Errors
+    /// If a device failed.
+    pub fn checkpoint(&mut self) -> Result<Checkpoint, TrainError> {
         let weights = self.tensors(Held::Weight)?;
         let moments = match self.scenario.training.optimizer {
             OptimizerKind::AdamW => [self.tensors(Held::Moment1)?, self.tensors(Held::Moment2)?],
@@ -330,7 +396,14 @@ impl Session {
         };
         let state = State::new(self.step, self.scenario.clone());
         let model = self.model.clone();
-        Checkpoint { model, weights, moments, state }.write(dir)?;
+        Ok(Checkpoint { model, weights, moments, state })
+    }
+
+    fn set_moments(&mut self, checkpoint: &Checkpoint) -> Result<(), TrainError> {
+        if self.scenario.training.optimizer == OptimizerKind::AdamW {
+            self.set(Held::Moment1, &checkpoint.moments[0])?;
+            self.set(Held::Moment2, &checkpoint.moments[1])?;
+        }
         Ok(())
     }
 

@@ -201,7 +201,11 @@ fn compare(
 }
 
 /// max|Δ| / max|reference| of every tensor, in model order; a missing one is not a number.
-fn tensor_differences(model: &Model, reference: &Tensors, other: &Tensors) -> Vec<(String, f64)> {
+pub(super) fn tensor_differences(
+    model: &Model,
+    reference: &Tensors,
+    other: &Tensors,
+) -> Vec<(String, f64)> {
     let difference = |name: &String| {
         let (Some(a), Some(b)) = (reference.get(name), other.get(name)) else { return f64::NAN };
         let largest = a.data.iter().fold(0.0, |max: f32, x| max.max(x.abs()));

@@ -1,6 +1,6 @@
 //! A device: one adapter with its queue, which encodes and runs the instructions of its ranks.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,8 +16,8 @@ use super::recording::Recording;
 use super::self_test::SelfTest;
 use super::staging::{CHUNK_BYTES, Direction, Ring};
 use super::timing::Timer;
-use crate::exec::ExecError;
 use crate::exec::device::{Batch, Device, DeviceInfo, Download};
+use crate::exec::{ExecError, Progress};
 use crate::mesh::Rank;
 use crate::plan::{Plan, View};
 use crate::units::{Bytes, Nanos};
@@ -206,11 +206,14 @@ impl GpuDevice {
         &mut self,
         lowered: impl Iterator<Item = &'a Lowered>,
     ) -> Result<Vec<KernelId>, ExecError> {
-        let mut fresh = Vec::new();
-        for dispatch in lowered.flatten().flatten() {
-            if self.pipelines.build(dispatch.kernel, &self.fault)? {
-                fresh.push(dispatch.kernel);
-            }
+        let needed: BTreeSet<KernelId> =
+            lowered.flatten().flatten().map(|dispatch| dispatch.kernel).collect();
+        let fresh: Vec<KernelId> =
+            needed.into_iter().filter(|&kernel| !self.pipelines.is_built(kernel)).collect();
+        for (done, &kernel) in fresh.iter().enumerate() {
+            let (device, of) = (self.info.name.clone(), fresh.len());
+            self.options.watcher.tell(Progress::Compiling { device, done, of });
+            self.pipelines.build(kernel, &self.fault)?;
         }
         Ok(fresh)
     }

@@ -7,8 +7,8 @@ use super::device::GpuDevice;
 use super::fault::one_line;
 use super::lower::{Budget, KernelFamily};
 use super::self_test;
-use crate::exec::ExecError;
 use crate::exec::device::DeviceKind;
+use crate::exec::{ExecError, Watcher};
 use crate::units::Bytes;
 
 /// How a device is opened.
@@ -30,6 +30,8 @@ pub struct GpuOptions {
     pub work_at_once: Option<u64>,
     /// How long to wait for a batch before the device counts as hung; five minutes if not said.
     pub timeout: Option<Duration>,
+    /// Told which kernels are compiled.
+    pub watcher: Watcher,
 }
 
 /// Trips of loops that every adapter runs, with a margin to the 65,535 of old software drivers.

@@ -27,11 +27,13 @@ impl Pipelines {
         }
     }
 
-    /// Compiles a kernel; `true` if it was not compiled before.
-    pub(super) fn build(&mut self, kernel: KernelId, fault: &Fault) -> Result<bool, ExecError> {
-        if self.pipelines.contains_key(&kernel) {
-            return Ok(false);
-        }
+    /// Whether a kernel was compiled before.
+    pub(super) fn is_built(&self, kernel: KernelId) -> bool {
+        self.pipelines.contains_key(&kernel)
+    }
+
+    /// Compiles a kernel.
+    pub(super) fn build(&mut self, kernel: KernelId, fault: &Fault) -> Result<(), ExecError> {
         let spec = kernel.spec();
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let internal = self.device.push_error_scope(wgpu::ErrorFilter::Internal);
@@ -44,7 +46,7 @@ impl Pipelines {
             ));
         }
         self.pipelines.insert(kernel, pipeline);
-        Ok(true)
+        Ok(())
     }
 
     fn compile(&mut self, spec: &KernelSpec) -> wgpu::ComputePipeline {
