@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms from the ground up: a room may name rooms of lower floors, and itself.
-const FLOORS: [&[&str]; 12] = [
+const FLOORS: [&[&str]; 13] = [
     &["units", "random"],
     &["shape"],
     &["mesh"],
     &["config", "ops"],
     &["plan"],
-    &["trace", "ledger"],
+    &["ledger"],
+    &["trace"],
     &["planner", "sim"],
     &["exec"],
     &["data"],

@@ -64,6 +64,46 @@ impl TimeAxis {
     }
 }
 
+/// Round instants in a window of time, at most `most` of them, with what stands at them; the first
+/// one names the unit. Where time is counted in units, `unit` is the length of one.
+pub fn ticks(
+    (start, end): (Nanos, Nanos),
+    most: usize,
+    unit: Option<Nanos>,
+) -> Vec<(Nanos, String)> {
+    let (name, size) = match (unit, end.0) {
+        (Some(unit), _) => ("units", unit.0.max(1)),
+        (None, 0..=1_000) => ("ns", 1),
+        (None, 1_001..=1_000_000) => ("µs", 1_000),
+        (None, 1_000_001..=10_000_000_000) => ("ms", 1_000_000),
+        (None, _) => ("s", 1_000_000_000),
+    };
+    let long = end.0.saturating_sub(start.0);
+    let needed = long.div_ceil(most.max(1) as u64).max(1);
+    // Decimal parts or multiples of the unit that is written.
+    let mut scale = size;
+    while scale >= 10 && scale >= needed && scale.is_multiple_of(10) {
+        scale /= 10;
+    }
+    let step = loop {
+        let round = [1, 2, 5].map(|times: u64| scale.saturating_mul(times));
+        match round.into_iter().find(|step| *step >= needed) {
+            Some(step) => break step,
+            None => scale = scale.saturating_mul(10),
+        }
+    };
+    let decimals = (0..12).find(|power| (step * 10_u64.pow(*power)).is_multiple_of(size));
+    let decimals = decimals.unwrap_or(0) as usize;
+    (start.0.div_ceil(step)..=end.0 / step)
+        .enumerate()
+        .map(|(index, number)| {
+            let at = number * step;
+            let figure = format!("{:.decimals$}", at as f64 / size as f64);
+            (Nanos(at), if index == 0 { format!("{figure} {name}") } else { figure })
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +117,28 @@ mod tests {
             assert_eq!(axis.end.0 % axis.tick.0, 0);
             assert!((2..=5).contains(&(axis.end.0 / axis.tick.0)));
             assert!(axis.labels().all(|(_, text)| text.chars().count() <= 5), "{axis:?}");
+        }
+    }
+
+    #[test]
+    fn ticks_are_round_few_and_inside_their_window() {
+        let text = |window: (u64, u64), most, unit: Option<u64>| {
+            let window = (Nanos(window.0), Nanos(window.1));
+            let ticks = ticks(window, most, unit.map(Nanos));
+            assert!(ticks.len() <= most + 1, "{ticks:?}");
+            assert!(ticks.iter().all(|(at, _)| (window.0..=window.1).contains(at)));
+            ticks.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(text((0, 180_000_000), 9, None), "0 ms 20 40 60 80 100 120 140 160 180");
+        assert_eq!(text((0, 180_000_000), 4, None), "0 ms 50 100 150");
+        assert_eq!(text((120_300_000, 120_650_000), 4, None), "120.3 ms 120.4 120.5 120.6");
+        assert_eq!(text((5, 9), 8, None), "5 ns 6 7 8 9");
+        assert_eq!(text((0, 18_000), 9, Some(1_000)), "0 units 2 4 6 8 10 12 14 16 18");
+        for length in (1..60).map(|i: u64| i * i * i * i * 1_009) {
+            for most in 1..20 {
+                let found = ticks((Nanos(length / 3), Nanos(length)), most, None);
+                assert!(found.len() <= most + 1, "{length} {most}: {found:?}");
+            }
         }
     }
 

@@ -5,10 +5,11 @@
 
 use std::fmt;
 
+use super::blocks::{Piece, State};
 use super::{Work, label};
 use crate::mesh::{Axis, Rank};
 use crate::plan::order::Order;
-use crate::plan::{Action, Origin, Plan};
+use crate::plan::{Action, Instr, Origin, Plan};
 use crate::trace::{Span, Trace};
 use crate::units::Nanos;
 
@@ -67,21 +68,38 @@ impl fmt::Display for Cause {
 }
 
 /// What a message brings: `B2`, `RS`, or the norm in words.
-fn what(origin: Origin) -> String {
+pub(super) fn what(origin: Origin) -> String {
     match Work::of(origin) {
         Work::Norm => "the gradient norm".into(),
         work => label(work, origin.microbatch),
     }
 }
 
-/// Why `rank` did nothing during `idle`, before its instruction `next`.
-pub(super) fn find(
-    plan: &Plan,
+/// What is missing while a rank waits in this piece of its time.
+pub(super) fn of(plan: &Plan, rank: Rank, wait: Piece) -> Cause {
+    match (wait.instr, wait.state) {
+        (None, _) => Cause::StepEnd,
+        (Some(_), State::Waits(Some(message))) => {
+            let Instr { action, origin, .. } =
+                &plan.programs[rank.index()].instrs[message as usize];
+            match *action {
+                Action::Recv { from, .. } => Cause::Message { from, origin: *origin },
+                Action::Send { to, .. } => Cause::Room { to, origin: *origin },
+                Action::Launch { .. } | Action::Copy { .. } => Cause::Device,
+            }
+        }
+        (Some(_), State::Waits(None) | State::Runs(_)) => Cause::Device,
+    }
+}
+
+/// The message of `rank` that was missing during `idle`, before its instruction `next` ran; `None`
+/// if nothing was.
+pub(super) fn missing(
     order: &Order,
     trace: &Trace,
     (rank, next): (Rank, u32),
     idle: Span,
-) -> Cause {
+) -> Option<u32> {
     let mut at = next;
     loop {
         if let Some((other, peer_instr)) = order.peer[rank.index()][at as usize] {
@@ -89,7 +107,7 @@ pub(super) fn find(
             let started = trace.span(rank, at as usize).start < idle.end;
             let mine = latest_end(order, trace, rank, at);
             if started || latest_end(order, trace, other, peer_instr) >= mine {
-                return message(plan, rank, at);
+                return Some(at);
             }
         }
         // The latest end; of equal ones the later instruction.
@@ -97,10 +115,7 @@ pub(super) fn find(
         let last = before.max_by_key(|&p| (trace.span(rank, p as usize).end, p));
         match last {
             Some(last) if trace.span(rank, last as usize).end > idle.start => at = last,
-            _ if order.peer[rank.index()][at as usize].is_some() => {
-                return message(plan, rank, at);
-            }
-            _ => return Cause::Device,
+            _ => return order.peer[rank.index()][at as usize].map(|_| at),
         }
     }
 }
@@ -109,15 +124,4 @@ pub(super) fn find(
 fn latest_end(order: &Order, trace: &Trace, rank: Rank, instr: u32) -> Nanos {
     let before = order.predecessors(rank, instr);
     before.map(|p| trace.span(rank, p as usize).end).max().unwrap_or_default()
-}
-
-/// The cause that a message is.
-fn message(plan: &Plan, rank: Rank, instr: u32) -> Cause {
-    let line = &plan.programs[rank.index()].instrs[instr as usize];
-    let origin = line.origin;
-    match line.action {
-        Action::Recv { from, .. } => Cause::Message { from, origin },
-        Action::Send { to, .. } => Cause::Room { to, origin },
-        Action::Launch { .. } | Action::Copy { .. } => Cause::Device,
-    }
 }

@@ -5,10 +5,12 @@
 //! for, [`axis`] finds round numbers for a time axis, [`playback`] how slowly a step is shown.
 
 pub mod axis;
+pub mod fonts;
 pub mod cause;
 pub mod playback;
 pub mod scene;
 pub mod theme;
+pub mod timeline;
 mod blocks;
 #[cfg(test)]
 pub(crate) mod sketch;

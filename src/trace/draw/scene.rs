@@ -238,6 +238,17 @@ pub struct Scene {
     pub area: Area,
     /// In the order in which they are painted.
     pub shapes: Vec<Shape>,
+    /// What shapes are, in words: for documents and for those who cannot see them.
+    pub titles: Vec<Title>,
+}
+
+/// What a shape is, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Title {
+    /// Index of the shape.
+    pub shape: usize,
+    /// One sentence.
+    pub text: String,
 }
 
 impl Scene {
@@ -300,12 +311,39 @@ pub struct Sketch<'a> {
     pub canvas: Canvas<'a>,
     /// What has been drawn.
     pub scene: Scene,
+    titles: Titles,
+}
+
+/// Whether shapes are put into words as well, which costs more than drawing them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Titles {
+    #[default]
+    Without,
+    With,
 }
 
 impl<'a> Sketch<'a> {
     /// An empty picture.
     pub fn new(canvas: Canvas<'a>, area: Area) -> Self {
-        Self { canvas, scene: Scene { area, shapes: Vec::new() } }
+        let scene = Scene { area, shapes: Vec::new(), titles: Vec::new() };
+        Self { canvas, scene, titles: Titles::Without }
+    }
+
+    /// With [`Scene::titles`]: for documents, not for every frame of a screen.
+    #[must_use]
+    pub fn with_titles(mut self) -> Self {
+        self.titles = Titles::With;
+        self
+    }
+
+    /// Whether titles are wanted.
+    pub fn has_titles(&self) -> bool {
+        self.titles == Titles::With
+    }
+
+    /// Says what a shape is.
+    pub fn title(&mut self, shape: usize, text: String) {
+        self.scene.titles.push(Title { shape, text });
     }
 
     /// The colours.

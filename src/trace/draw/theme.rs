@@ -178,6 +178,11 @@ impl Theme {
         }
     }
 
+    /// How a message is painted: as the collectives.
+    pub fn message(&self) -> Paint {
+        self.work(Work::AllReduce)
+    }
+
     /// How waiting is painted.
     pub fn waiting(&self) -> Paint {
         let paint = self.paint([0xD0D0D0, 0x3A3A40, 0xFFFFFF], Some(Pattern::Falling));

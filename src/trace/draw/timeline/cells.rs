@@ -1,0 +1,335 @@
+//! Paints the blocks of rows, at the level and as finely as there is room.
+
+use super::hit::NOTCH;
+use super::layout::{Layout, RankLines, RowBox};
+use super::paint::Roles;
+use super::row::{Part, RankRow};
+use super::{Level, Timeline};
+use crate::mesh::Rank;
+use crate::ops::Kernel as _;
+use crate::plan::Action;
+use crate::trace::Span;
+use crate::trace::draw::scene::{Align, Area, Face, Shape, Sketch, Text, line_height};
+use crate::trace::draw::theme::{Paint, Theme};
+use crate::trace::draw::timeline::row::work_of;
+use crate::trace::draw::{Block, Cause, Work, cause, label};
+use crate::units::Nanos;
+
+/// What is narrower is painted together with its neighbours.
+const DENSE: f32 = 3.0;
+/// What is narrower has no edge.
+const EDGE: f32 = 6.0;
+/// What is narrower has no pattern, unless it is a wait.
+const PATTERN: f32 = 10.0;
+
+/// Paints rows into a sketch.
+pub(super) struct Painter<'p, 'a> {
+    sketch: &'p mut Sketch<'a>,
+    timeline: &'p Timeline,
+    layout: &'p Layout,
+    roles: &'p mut Roles,
+    theme: Theme,
+}
+
+/// What the walk over a row comes to next.
+enum Step {
+    /// A cell wide enough to be seen.
+    Cell(Part),
+    /// Cells that are too narrow, and what most of them do.
+    Dense(Span, Option<Work>),
+}
+
+impl<'p, 'a> Painter<'p, 'a> {
+    pub(super) fn new(
+        sketch: &'p mut Sketch<'a>,
+        timeline: &'p Timeline,
+        layout: &'p Layout,
+        roles: &'p mut Roles,
+    ) -> Self {
+        let theme = *sketch.theme();
+        Self { sketch, timeline, layout, roles, theme }
+    }
+
+    /// The blocks of a rank, and below them what runs beside.
+    pub(super) fn row(&mut self, rank: Rank, row: &RowBox) {
+        let level = self.layout.level;
+        for step in walk(self.timeline.row(rank), level, self.layout) {
+            match step {
+                Step::Cell(part) => self.cell(rank, row, &part),
+                Step::Dense(span, work) => self.dense(row.blocks, span, work),
+            }
+        }
+        if let Some(band) = row.beside {
+            self.beside(rank, band);
+        }
+    }
+
+    /// The lines of a group.
+    pub(super) fn lines(&mut self, lines: &RankLines) {
+        for (index, &rank) in lines.ranks.iter().enumerate() {
+            let line = lines.line(index);
+            let mut open: Option<(Span, Option<Work>)> = None;
+            for step in walk(self.timeline.row(rank), Level::Pass, self.layout) {
+                let (span, work) = match step {
+                    Step::Cell(part) => (part.span, part.work),
+                    Step::Dense(span, work) => (span, work),
+                };
+                match &mut open {
+                    Some((before, same)) if *same == work => before.end = span.end,
+                    _ => {
+                        if let Some((before, work)) = open.replace((span, work)) {
+                            self.dense(line, before, work);
+                        }
+                    }
+                }
+            }
+            if let Some((span, work)) = open {
+                self.dense(line, span, work);
+            }
+        }
+    }
+
+    /// The part of `band` that `span` takes and that can be seen.
+    fn visible(&self, band: Area, span: Span) -> Option<Area> {
+        let (left, right) = (self.layout.x_at(span.start), self.layout.x_at(span.end));
+        Area::new(left, band.top, right - left, band.height).common(self.layout.track)
+    }
+
+    fn paint(&self, work: Option<Work>) -> Paint {
+        work.map_or_else(|| self.theme.waiting(), |work| self.theme.work(work))
+    }
+
+    /// A bar of one colour, without pattern or edge.
+    fn dense(&mut self, band: Area, span: Span, work: Option<Work>) {
+        let Some(area) = self.visible(band, span) else { return };
+        self.roles.meet(work);
+        let fill = self.paint(work).fill;
+        self.sketch.fill(area, fill);
+    }
+
+    fn cell(&mut self, rank: Rank, row: &RowBox, part: &Part) {
+        let Some(area) = self.visible(row.blocks, part.span) else { return };
+        self.roles.meet(part.work);
+        let paint = self.paint(part.work);
+        let waits = part.work.is_none();
+        // Neighbours of one colour stay apart.
+        let gap = if area.width >= 4.0 && !waits { 1.0 } else { 0.0 };
+        let area = Area { width: area.width - gap, ..area };
+        let pattern = paint.pattern.filter(|_| waits || area.width >= PATTERN);
+        let pattern = pattern.map(|pattern| (pattern, paint.pattern_ink));
+        let edge = paint.edge.filter(|_| area.width >= EDGE);
+        let corner = if waits || area.width < 8.0 { 0.0 } else { 2.0 };
+        let index = self.sketch.scene.shapes.len();
+        self.sketch.push(Shape::Fill { area, fill: paint.fill, pattern, edge, corner });
+        if self.sketch.has_titles() {
+            let target = self.timeline.target_of(rank, self.layout.level, &part.pieces);
+            self.sketch.title(index, self.timeline.explain(&target));
+        }
+        if part.work.is_some() {
+            self.insides(rank, row, part);
+        }
+        if row.has_text {
+            self.name(rank, part, (area, paint));
+        }
+    }
+
+    /// Waits in a block as notches at its bottom, forward that is run again as a strip at its top.
+    fn insides(&mut self, rank: Rank, row: &RowBox, part: &Part) {
+        let pieces = &self.timeline.row(rank).pieces;
+        let high = (row.blocks.height * NOTCH).max(2.0);
+        let notches = row.blocks.cut_bottom(high).0;
+        let strips = row.blocks.cut_top(high).0;
+        let again = part.work.is_some_and(|work| work != Work::Recompute);
+        let mut index = part.pieces.start;
+        let mut start = part.span.start;
+        while index < part.pieces.end {
+            let piece = &pieces[index];
+            let work = work_of(piece);
+            let strip = match work {
+                None => Some(notches),
+                Some(Work::Recompute) if again => Some(strips),
+                Some(_) => None,
+            };
+            if let Some(band) = strip {
+                self.roles.meet(work);
+                if let Some(area) = self.visible(band, Span { start, end: piece.end }) {
+                    let paint = self.paint(work);
+                    self.sketch.fill(area, paint.fill);
+                }
+            }
+            // What ends within the same half point is seen as one.
+            let x = self.layout.x_at(piece.end);
+            let next = self.layout.time_at(x + 0.5);
+            let skipped = pieces[index + 1..part.pieces.end].partition_point(|p| p.end <= next);
+            index += 1 + skipped;
+            start = pieces[index - 1].end;
+        }
+    }
+
+    /// The longest name that fits.
+    fn name(&mut self, rank: Rank, part: &Part, (area, paint): (Area, Paint)) {
+        let size = self.theme.label_size + 1.0;
+        let room = area.shrunk(2.0, 0.0);
+        if room.width < size * 0.9 || room.height < line_height(size) - 0.1 {
+            return;
+        }
+        let names = self.names(rank, part);
+        let measure = self.sketch.canvas.measure;
+        let width = |text: &str| measure.width(text, size, Face::Sans);
+        let Some((text, wide)) = names
+            .into_iter()
+            .map(|name| {
+                let wide = width(&name);
+                (name, wide)
+            })
+            .find(|(_, wide)| *wide <= room.width)
+        else {
+            return;
+        };
+        let inverted = self.is_second_chunk(part, rank);
+        let (ink, ground) =
+            if inverted { (paint.fill, paint.ink) } else { (paint.ink, paint.fill) };
+        let has_plate =
+            inverted || (paint.pattern.is_some() && area.width >= PATTERN) || part.work.is_none();
+        if has_plate {
+            // Text never lies on lines.
+            let height = line_height(size) - 2.0;
+            let plate = Area::new(
+                area.centre().x - wide / 2.0 - 3.0,
+                area.centre().y - height / 2.0,
+                wide + 6.0,
+                height,
+            );
+            if let Some(area) = plate.common(area) {
+                let fill = ground;
+                self.sketch.push(Shape::Fill {
+                    area,
+                    fill,
+                    pattern: None,
+                    edge: None,
+                    corner: 2.0,
+                });
+            }
+        }
+        let text = Text { text: &text, size, face: Face::Sans, align: Align::Middle, ink, ground };
+        self.sketch.label(room, text);
+    }
+
+    /// Names of a cell, from long to short.
+    fn names(&self, rank: Rank, part: &Part) -> Vec<String> {
+        let timeline = self.timeline;
+        let row = timeline.row(rank);
+        let block: &Block = &row.blocks[row.block_of(part.pieces.start)];
+        let Some(work) = part.work else {
+            let target = timeline.target_of(rank, self.layout.level, &part.pieces);
+            return match timeline.cause_of(&target) {
+                Cause::Message { from, origin } => {
+                    let what = cause::what(origin);
+                    vec![format!("waits for {what} from rank {from}"), format!("waits for {what}")]
+                }
+                Cause::Room { .. } | Cause::Device => vec!["waits".into()],
+                Cause::StepEnd => vec!["done".into()],
+            };
+        };
+        let short = label(work, block.microbatch);
+        let piece = &row.pieces[part.pieces.start];
+        let line = piece.instr.map(|instr| timeline.line(rank, instr));
+        let layer = line.and_then(|line| line.origin.layer);
+        match (self.layout.level, layer) {
+            (Level::Pass, _) => vec![short],
+            (Level::Layer, Some(layer)) => {
+                vec![format!("{short} layer {layer}"), format!("{short} L{layer}"), short]
+            }
+            (Level::Layer, None) => vec![short],
+            (Level::Instr, _) => match line.map(|line| &line.action) {
+                Some(Action::Launch { op, .. }) => {
+                    vec![format!("{} {short}", op.name()), op.name().to_owned(), short]
+                }
+                Some(Action::Send { to, .. }) => vec![format!("{short} → {to}"), short],
+                Some(Action::Recv { from, .. }) => vec![format!("{short} ← {from}"), short],
+                Some(Action::Copy { .. }) => vec![format!("copy {short}"), short],
+                None => vec![short],
+            },
+        }
+    }
+
+    /// Whether a block belongs to an odd one of several stages of its rank.
+    fn is_second_chunk(&self, part: &Part, rank: Rank) -> bool {
+        let row = self.timeline.row(rank);
+        let positions = self.timeline.plan().mesh.pp;
+        let stage = row.blocks[row.block_of(part.pieces.start)].stage;
+        row.has_chunks && part.work.is_some() && stage.is_some_and(|s| s / positions % 2 == 1)
+    }
+
+    /// Work of other lanes, in the colour of its kind.
+    fn beside(&mut self, rank: Rank, band: Area) {
+        let row = self.timeline.row(rank);
+        let (from, until) = self.layout.window;
+        let mut index = row.beside.partition_point(|beside| beside.span.end <= from);
+        while let Some(beside) = row.beside.get(index).filter(|b| b.span.start < until) {
+            // Sums and messages come in many pieces: what is nearer than a point is one.
+            let mut end = beside.span.end;
+            let mut next = index + 1;
+            let reach = |end: Nanos| self.layout.time_at(self.layout.x_at(end) + 1.0).max(end);
+            loop {
+                let skipped =
+                    row.beside[next..].partition_point(|beside| beside.span.start <= reach(end));
+                if skipped == 0 {
+                    break;
+                }
+                next += skipped;
+                end = row.beside[next - 1].span.end;
+            }
+            let span = Span { start: beside.span.start, end };
+            let work = Work::of(self.timeline.line(rank, beside.instr).origin);
+            if work.is_pass() {
+                // A message of a pass: not the pass itself.
+                self.roles.meet_message();
+                if let Some(area) = self.visible(band, span) {
+                    self.sketch.fill(area, self.theme.message().fill);
+                }
+            } else {
+                self.dense(band, span, Some(work));
+            }
+            index = next;
+        }
+    }
+}
+
+/// The cells of a row in sight, from left to right, with all that are narrower than three points
+/// put together. Cuts between dense parts lie on a grid that moves with time, so that they do not
+/// flicker while a picture is moved.
+fn walk(row: &RankRow, level: Level, layout: &Layout) -> Vec<Step> {
+    let (from, until) = layout.window;
+    let grid = ((until - from).0 as f64 * f64::from(DENSE) / f64::from(layout.track.width.max(1.0)))
+        .ceil()
+        .max(1.0) as u64;
+    let mut steps = Vec::new();
+    let mut index = row.index_at(level, from);
+    let count = row.len(level);
+    while index < count {
+        let part = row.part(level, index);
+        if part.span.start >= until {
+            break;
+        }
+        if part.span.duration().0 >= grid {
+            steps.push(Step::Cell(part));
+            index += 1;
+            continue;
+        }
+        // All that ends before the next line of the grid.
+        let start = part.span.start;
+        let line = Nanos((start.0 / grid + 1) * grid);
+        let mut end = part.span.end;
+        let mut next = index + 1;
+        let last = row.index_at(level, line).min(count);
+        if last > next {
+            (end, next) = (row.part(level, last - 1).span.end, last);
+        }
+        let span = Span { start, end };
+        let most = row.before(end).most_since(row.before(start));
+        steps.push(Step::Dense(span, most));
+        index = next;
+    }
+    steps
+}
