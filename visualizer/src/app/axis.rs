@@ -1,0 +1,68 @@
+//! A time axis that stands still: it grows at once where a step is longer, and shrinks only when it is
+//! asked to.
+
+use std::collections::VecDeque;
+
+use shardlab::trace::draw::axis::TimeAxis;
+use shardlab::units::Nanos;
+
+/// Steps whose longest the axis holds.
+const OVER: usize = 8;
+
+/// The axis and the lengths of the last steps.
+#[derive(Clone, Debug)]
+pub(super) struct SteadyAxis {
+    axis: TimeAxis,
+    recent: VecDeque<Nanos>,
+}
+
+impl Default for SteadyAxis {
+    fn default() -> Self {
+        Self { axis: TimeAxis::holding(Nanos(0)), recent: VecDeque::new() }
+    }
+}
+
+impl SteadyAxis {
+    /// The axis.
+    pub(super) fn axis(&self) -> TimeAxis {
+        self.axis
+    }
+
+    /// A step of this length is shown.
+    pub(super) fn hold(&mut self, length: Nanos) {
+        let is_first = self.recent.is_empty();
+        if self.recent.len() == OVER {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(length);
+        if is_first || length > self.axis.end {
+            self.shrink();
+        }
+    }
+
+    /// The shortest axis that holds the last steps.
+    pub(super) fn shrink(&mut self) {
+        self.axis = TimeAxis::holding(self.recent.iter().copied().max().unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_grows_at_once_and_shrinks_only_when_asked() {
+        let ms = |count: u64| Nanos(count * 1_000_000);
+        let mut axis = SteadyAxis::default();
+        axis.hold(ms(95));
+        assert_eq!(axis.axis().end, ms(100));
+        axis.hold(ms(130));
+        assert_eq!(axis.axis().end, ms(150));
+        for _ in 0..20 {
+            axis.hold(ms(90));
+            assert_eq!(axis.axis().end, ms(150));
+        }
+        axis.shrink();
+        assert_eq!(axis.axis().end, ms(90));
+    }
+}

@@ -1,0 +1,240 @@
+//! A frame: time passes, keys act, every part is drawn, commands are obeyed.
+
+use std::time::Duration;
+
+use eframe::egui;
+use egui::Key;
+use shardlab::trace::draw::scene::Area;
+use shardlab::trace::draw::timeline::Arrows;
+use shardlab::units::Nanos;
+
+use super::band::{LEFT_RIGHT, Tabs, UP_DOWN};
+use super::{App, explain, top_bar, transport};
+use crate::board::{Board, Desk};
+use crate::over::Around;
+use crate::paint;
+use crate::play::{Mode, Steps};
+use crate::run::State;
+use crate::shown::{Command, Shared, Side};
+use crate::style::{Scheme, colour};
+use crate::zones::{self, Band, Zones};
+
+/// Longest time that passes in one frame: a window that was hidden does not jump.
+const LONGEST: f64 = 0.25;
+/// Steps after which the first one is shown: the very first is slower than all others.
+const SETTLED: u64 = 3;
+/// But not later than this many seconds after it has ended.
+const PATIENCE: f64 = 1.5;
+/// Seconds without input after which playback pauses when nothing is trained any more.
+const IDLE: f64 = 600.0;
+
+impl eframe::App for App {
+    fn logic(&mut self, ctx: &egui::Context, _: &mut eframe::Frame) {
+        self.advance(ctx);
+    }
+
+    fn ui(&mut self, ui: &mut egui::Ui, frame: &mut eframe::Frame) {
+        if let Some(seconds) = frame.info().cpu_usage {
+            self.pace.took(seconds);
+        }
+        if frame.wgpu_render_state().is_some_and(is_software) {
+            self.pace.on_software();
+        }
+        self.frame(ui);
+    }
+
+    fn clear_color(&self, _: &egui::Visuals) -> [f32; 4] {
+        colour(self.desk.look.theme.ground).to_normalized_gamma_f32()
+    }
+
+    fn on_exit(&mut self) {
+        self.keep();
+    }
+}
+
+fn is_software(state: &eframe::egui_wgpu::RenderState) -> bool {
+    state.adapter.get_info().device_type == eframe::wgpu::DeviceType::Cpu
+}
+
+impl App {
+    /// Takes over what has happened and lets time pass.
+    fn advance(&mut self, ctx: &egui::Context) {
+        self.run.listen();
+        let (now, last_input) = ctx.input(|input| {
+            let any = !input.events.is_empty() || input.pointer.is_moving();
+            (input.time, any.then_some(input.time))
+        });
+        self.last_input = last_input.unwrap_or(self.last_input);
+        let elapsed = (now - self.now).clamp(0.0, LONGEST);
+        self.now = now;
+        if self.view.scheme == Scheme::System {
+            self.dress(ctx);
+        }
+        let steps = self.steps_to_show();
+        if self.awaits_step && steps.newest > self.play.shown().map(|shown| shown.step) {
+            self.awaits_step = false;
+            self.notice = None;
+            let step = self.play.seek_step(u64::MAX, steps);
+            self.bring(step);
+        }
+        let step = self.play.pass(Nanos((elapsed * 1e9) as u64), steps);
+        self.bring(step);
+        self.run.let_train(self.play.lets_train());
+        self.figures.refresh(&self.run, now);
+        let is_over = matches!(self.run.state(), State::Done);
+        if is_over && now - self.last_input > IDLE {
+            self.play.pause();
+        }
+        if self.step.is_some() && self.play.mode() != Mode::Paused {
+            ctx.request_repaint_after(self.pace.until_next());
+        } else if self.first_ended.is_some() && self.step.is_none() {
+            ctx.request_repaint_after(Duration::from_millis(100));
+        }
+    }
+
+    /// The steps that can be shown; none until the run has settled.
+    fn steps_to_show(&mut self) -> Steps {
+        let steps = self.run.steps();
+        let Some(newest) = steps.newest.filter(|_| self.step.is_none()) else { return steps };
+        let since = *self.first_ended.get_or_insert(self.now);
+        let is_settled = newest - steps.oldest + 1 >= SETTLED
+            || self.now - since >= PATIENCE
+            || !matches!(self.run.state(), State::Training);
+        if is_settled { steps } else { Steps { newest: None, ..steps } }
+    }
+
+    /// Draws the window.
+    fn frame(&mut self, ui: &mut egui::Ui) {
+        let ctx = ui.ctx().clone();
+        for action in self.keys.take() {
+            self.obey(&ctx, Command::Do(action));
+        }
+        let held = !ctx.text_edit_focused() && ctx.input(|input| input.key_down(Key::X));
+        self.sight.arrows = if held { Arrows::All } else { Arrows::Selected };
+        let window = paint::area(ctx.content_rect());
+        self.zones = Zones::of(window, self.view.dividers, self.desk.look.scale);
+        let commands = self.parts(ui, window);
+        for command in commands {
+            self.obey(&ctx, command);
+        }
+    }
+
+    /// Draws all parts; what they ask for.
+    fn parts(&mut self, ui: &mut egui::Ui, window: Area) -> Vec<Command> {
+        let Self { desk, run, play, step, sight, zones, view, .. } = self;
+        desk.audit.begin();
+        desk.hint = None;
+        let axis = self.axis.axis();
+        let shared = Shared { run, play, step: step.as_ref(), axis, sight };
+        let mut commands = Vec::new();
+        part(ui, desk, ("top bar", zones.top), |board, area| {
+            let (asked, anchors) = top_bar::show(board, area, &shared);
+            self.anchors = anchors;
+            commands.extend(asked);
+        });
+        part(ui, desk, ("figures", zones.figures), |board, area| {
+            commands.extend(self.figures.show(board, area));
+        });
+        let mut sides = [
+            Tabs {
+                side: Side::Left,
+                panels: &mut self.left,
+                open: view.left_tab,
+                maximised: self.maximised == Some(Side::Left),
+            },
+            Tabs {
+                side: Side::Right,
+                panels: &mut self.right,
+                open: view.right_tab,
+                maximised: self.maximised == Some(Side::Right),
+            },
+        ];
+        if let Some(side) = self.maximised {
+            let bottom = zones.transport.top;
+            let area =
+                Area::new(0.0, zones.timeline.top, window.width, bottom - zones.timeline.top);
+            part(ui, desk, ("band", area), |board, area| {
+                commands.extend(sides[usize::from(side == Side::Right)].show(board, area, &shared));
+            });
+        } else {
+            part(ui, desk, ("timeline", zones.timeline), |board, area| {
+                commands.extend(self.timeline.show(board, area, &shared));
+            });
+            let [left, right] = &mut sides;
+            if left.panels.is_empty() {
+                let whole = Area { left: zones.left.left, width: window.width, ..zones.left };
+                part(ui, desk, ("band", whole), |board, area| {
+                    commands.extend(right.show(board, area, &shared));
+                });
+            } else {
+                part(ui, desk, ("left band", zones.left), |board, area| {
+                    commands.extend(left.show(board, area, &shared));
+                });
+                part(ui, desk, ("right band", zones.right), |board, area| {
+                    commands.extend(right.show(board, area, &shared));
+                });
+            }
+            commands.extend(dividers(ui, desk, zones, view.dividers));
+        }
+        part(ui, desk, ("transport", zones.transport), |board, area| {
+            commands.extend(transport::show(board, area, &shared, &self.keys));
+        });
+        if let Some(over) = &mut self.over {
+            let names = |panels: &[Box<dyn crate::panels::Panel>]| {
+                panels.iter().map(|panel| panel.name()).collect()
+            };
+            let tabs = [names(&self.left), names(&self.right)];
+            let around = Around { window, anchors: self.anchors, keys: &self.keys, tabs };
+            commands.extend(over.show(ui.ctx(), desk, &around));
+        }
+        // Last, because it speaks of what is under the pointer now.
+        let hint = desk.hint.take();
+        let said = explain::said(&shared, hint.as_deref(), self.notice.as_deref());
+        part(ui, desk, ("explanation", zones.explain), |board, area| {
+            commands.extend(explain::show(board, area, &shared, &said));
+        });
+        commands
+    }
+}
+
+/// Draws one part on its ground, cut to its area.
+fn part(
+    ui: &mut egui::Ui,
+    desk: &mut Desk,
+    (zone, area): (&'static str, Area),
+    draw: impl FnOnce(&mut Board<'_>, Area),
+) {
+    let rect = paint::rect(area);
+    let ground = desk.look.theme.ground;
+    ui.scope_builder(egui::UiBuilder::new().max_rect(rect), |ui| {
+        ui.set_clip_rect(rect);
+        let mut board = Board::new(ui, desk, zone);
+        board.ground(area, ground);
+        draw(&mut board, area);
+        board.finish();
+    });
+}
+
+/// The handles between the parts; the dividers where they were dragged.
+fn dividers(
+    ui: &mut egui::Ui,
+    desk: &mut Desk,
+    zones: &Zones,
+    now: zones::Dividers,
+) -> Vec<Command> {
+    let mut commands = Vec::new();
+    if zones.band == Band::Closed {
+        return commands;
+    }
+    part(ui, desk, ("divider", zones.divider), |board, area| {
+        if let Some(at) = board.handle(area, "divider", UP_DOWN) {
+            commands.push(Command::Divide(zones::dragged_timeline(zones, now, at.y)));
+        }
+    });
+    part(ui, desk, ("left divider", zones.left_divider), |board, area| {
+        if let Some(at) = board.handle(area, "left divider", LEFT_RIGHT) {
+            commands.push(Command::Divide(zones::dragged_left(zones, now, at.x)));
+        }
+    });
+    commands
+}

@@ -1,0 +1,159 @@
+//! The line that explains: always there, always one line. What the pointer is over, else what went
+//! wrong, else what happens at the playhead, else what the picture is.
+
+use shardlab::trace::draw::scene::{Area, Point};
+use shardlab::trace::draw::theme::Rgb;
+
+use crate::board::{Board, Control, Style};
+use crate::keys::Action;
+use crate::play::Mode;
+use crate::run::{Run, State};
+use crate::shown::{Command, Popup, Shared};
+use crate::style::Look;
+use crate::texts;
+
+/// Ranks from which on rows are groups.
+const ROWS_MOST: u32 = 16;
+
+/// What the line says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Said {
+    pub(super) text: String,
+    tone: Tone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tone {
+    Plain,
+    Warning,
+    Error,
+}
+
+/// A button at the end of the line.
+struct Offer {
+    id: &'static str,
+    text: String,
+    hint: &'static str,
+    command: Command,
+}
+
+/// What there is to say.
+pub(super) fn said(shared: &Shared<'_>, hint: Option<&str>, notice: Option<&str>) -> Said {
+    let plain = |text: String| Said { text, tone: Tone::Plain };
+    if let Some(hint) = hint {
+        return plain(hint.to_owned());
+    }
+    if let (Some(step), Some(target)) = (shared.step, shared.sight.hover) {
+        return plain(step.timeline.explain(&target));
+    }
+    if let Some(notice) = notice {
+        return plain(notice.to_owned());
+    }
+    match shared.run.state() {
+        State::Failed(why) => return Said { text: why.to_string(), tone: Tone::Error },
+        State::NotFinite { step, first } => {
+            let text = texts::not_finite(*step, first.as_deref());
+            return Said { text, tone: Tone::Error };
+        }
+        State::Hang { report, .. } => {
+            let text = format!("The step hangs: {}.", report.join("; "));
+            return Said { text, tone: Tone::Error };
+        }
+        State::Starting(_) | State::Training | State::Held | State::Done => {}
+    }
+    if let (Some(step), Some(span)) = (shared.step, shared.sight.marked) {
+        let length = step.timeline.duration(span.duration());
+        return plain(format!(
+            "{length} marked. L plays it over and over, Z zooms to it, Esc clears it."
+        ));
+    }
+    if let (Some(step), Some(target)) = (shared.step, shared.sight.selection) {
+        return plain(step.timeline.explain(&target));
+    }
+    if let (Some(step), Mode::Paused) = (shared.step, shared.play.mode()) {
+        return plain(step.timeline.now(shared.play.playhead()));
+    }
+    if let Some(why) = shared.run.fell_back() {
+        return Said { text: texts::fell_back(why), tone: Tone::Warning };
+    }
+    if matches!(shared.run.state(), State::Done) {
+        return plain(texts::done(shared.run.trained(), shared.play.shown().map(|s| s.step)));
+    }
+    let layout = &shared.scenario().layout;
+    plain(texts::idle(layout, layout.mesh().size() > ROWS_MOST))
+}
+
+/// Draws the line and the buttons at its end.
+pub(super) fn show(
+    board: &mut Board<'_>,
+    area: Area,
+    shared: &Shared<'_>,
+    said: &Said,
+) -> Vec<Command> {
+    let look = board.look();
+    let mut commands = Vec::new();
+    let mut rest = area.shrunk(look.gap(3), look.gap(1) / 2.0);
+    for offer in offers(shared.run) {
+        let width = board.button_width(&offer.text);
+        if rest.width < width + look.gap(60) {
+            break;
+        }
+        let (button, left) = rest.cut_right(width);
+        rest = left.cut_right(look.gap(1)).1;
+        if board.button(button, Control::text(offer.id, &offer.text, offer.hint)) {
+            commands.push(offer.command);
+        }
+    }
+    let ink = ink(&look, said.tone);
+    // A screen reader hears it as the value of one node.
+    board.read(rest, "explanation", &said.text);
+    let size = fitting(board, &said.text, rest.width);
+    board.write(rest, &said.text, Style::sized(size).ink(ink));
+    let y = area.bottom();
+    board.rule(Point { x: area.left, y }, Point { x: area.right(), y });
+    commands
+}
+
+/// The usual size, or that of labels where the line would be cut.
+fn fitting(board: &Board<'_>, text: &str, width: f32) -> f32 {
+    let look = board.look();
+    if board.width(text, look.body()) <= width { look.body() } else { look.small() }
+}
+
+fn ink(look: &Look, tone: Tone) -> Rgb {
+    match tone {
+        Tone::Plain => look.theme.ink,
+        Tone::Warning => look.theme.warning,
+        Tone::Error => look.theme.error,
+    }
+}
+
+/// What can be done now that the run stands as it does; from right to left.
+fn offers(run: &Run) -> Vec<Offer> {
+    let restart = Offer {
+        id: "restart",
+        text: "Restart".into(),
+        hint: "Trains the same scenario from the beginning.",
+        command: Command::Do(Action::Restart),
+    };
+    let split = Offer {
+        id: "offer split",
+        text: "Change the split".into(),
+        hint: "Cut model and batch in another way and train again.",
+        command: Command::Toggle(Popup::Split),
+    };
+    match run.state() {
+        State::Done => {
+            let more = Offer {
+                id: "train more",
+                text: format!("Train {} more", run.scenario().training.steps),
+                hint: "Goes on from these weights.",
+                command: Command::Do(Action::TrainMore),
+            };
+            vec![split, more]
+        }
+        State::Failed(_) => vec![split, restart],
+        State::NotFinite { .. } | State::Hang { .. } => vec![restart],
+        State::Starting(_) | State::Training | State::Held => Vec::new(),
+    }
+}

@@ -1,0 +1,184 @@
+//! The four figures: loss, waiting, bytes, memory. They stand still: fixed places, fixed digits,
+//! at most four changes a second.
+
+use shardlab::mesh::Axis;
+use shardlab::trace::Badge;
+use shardlab::trace::bubble::Bubble;
+use shardlab::trace::draw::scene::{Area, Point};
+use shardlab::units::Bytes;
+
+use crate::board::{Board, Style};
+use crate::run::Run;
+use crate::shown::{Command, Popup};
+use crate::texts;
+
+/// Least time between two changes, in seconds.
+const CHANGE_EVERY: f64 = 0.25;
+
+/// The figures of the training head as they are written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Figures {
+    tiles: Vec<Tile>,
+    changed_at: f64,
+    /// The share of waiting of the newest step that was laid out, and which step that was.
+    waiting: Option<(u64, f64)>,
+}
+
+/// One figure.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Tile {
+    name: &'static str,
+    figure: String,
+    /// Written smaller behind it.
+    remark: String,
+    badge: Option<Badge>,
+    hint: String,
+}
+
+impl Figures {
+    /// Takes over the waiting of a step, if it is the newest one that was laid out.
+    pub(super) fn take(&mut self, step: u64, bubble: &Bubble) {
+        if self.waiting.is_none_or(|(known, _)| known <= step) {
+            self.waiting = Some((step, bubble.waiting_over_span));
+        }
+    }
+
+    /// Forgets everything: another run.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Writes the figures anew, unless that was done a moment ago.
+    pub(super) fn refresh(&mut self, run: &Run, now: f64) {
+        if !self.tiles.is_empty() && now - self.changed_at < CHANGE_EVERY {
+            return;
+        }
+        self.changed_at = now;
+        self.tiles = vec![loss(run), waiting(run, self.waiting), sent(run), memory(run)];
+    }
+
+    /// Draws the figures: all four, or the first two where there is no room.
+    pub(super) fn show(&self, board: &mut Board<'_>, area: Area) -> Vec<Command> {
+        let look = board.look();
+        let count = if area.width < 1100.0 * look.scale { 2 } else { self.tiles.len() };
+        let mut rest = area;
+        let mut commands = Vec::new();
+        for (index, tile) in self.tiles.iter().take(count).enumerate() {
+            let (place, right) = rest.cut_left(area.width / count as f32);
+            rest = right;
+            let control = crate::board::Control::text(tile.name, tile.name, &tile.hint);
+            if board.interact(place, control).clicked() && tile.badge == Some(Badge::Replayed) {
+                commands.push(Command::Toggle(Popup::Split));
+            }
+            tile.show(board, place);
+            if index > 0 {
+                let (x, inset) = (place.left, look.gap(3));
+                board.rule(
+                    Point { x, y: place.top + inset },
+                    Point { x, y: place.bottom() - inset },
+                );
+            }
+        }
+        let y = area.bottom();
+        board.rule(Point { x: area.left, y }, Point { x: area.right(), y });
+        commands
+    }
+}
+
+impl Tile {
+    fn show(&self, board: &mut Board<'_>, area: Area) {
+        let look = board.look();
+        let faint = look.theme.faint;
+        let inner = area.shrunk(look.gap(4), look.gap(1));
+        let (heading, below) = inner.cut_top((look.small() * 1.3).ceil());
+        let name = board.write(heading, self.name, Style::sized(look.small()).ink(faint));
+        if let (Some(badge), Some(name)) = (self.badge, name) {
+            let (_, right) = heading.cut_left(name.width + look.gap(2));
+            board.badge(right, badge);
+        }
+        let written = board.write(below, &self.figure, Style::sized(look.figure()));
+        if let Some(written) = written {
+            let (_, right) = below.cut_left(written.width + look.gap(2));
+            // On the base line of the figure.
+            let (_, low) = right.cut_top((right.height - look.body() * 1.5).max(0.0));
+            board.write(low, &self.remark, Style::sized(look.small()).ink(faint));
+        }
+    }
+}
+
+fn loss(run: &Run) -> Tile {
+    let losses = run.losses();
+    // The mean of the last steps: single batches differ by more than a step learns.
+    let recent = &losses[losses.len().saturating_sub(8)..];
+    let now = recent.iter().map(|(_, loss)| loss).sum::<f64>() / recent.len() as f64;
+    let (figure, remark) = match losses.first() {
+        Some((_, first)) => (
+            format!("{now:.2}"),
+            format!("{} from {first:.2}", if now <= *first { "↓" } else { "↑" }),
+        ),
+        None => ("–".into(), String::new()),
+    };
+    let marks = run.facts().and_then(|facts| facts.marks);
+    let hint = match marks {
+        Some(marks) => format!(
+            "Training loss in nats per byte, mean of 8 steps. Letter pairs alone give {:.2}: lower has learned more.",
+            marks.pairs
+        ),
+        None => "Training loss in nats per token, mean of 8 steps. Lower has learned more.".into(),
+    };
+    Tile { name: "Loss", figure, remark, badge: None, hint }
+}
+
+fn waiting(run: &Run, waiting: Option<(u64, f64)>) -> Tile {
+    let figure = match waiting {
+        Some((_, share)) => format!("{:.1} %", 100.0 * share),
+        None => "–".into(),
+    };
+    let formula = texts::formula(&run.scenario().layout);
+    let remark = match formula {
+        Some(share) => format!("formula {:.1}", 100.0 * share),
+        None => String::new(),
+    };
+    let hint = match formula {
+        Some(_) => {
+            "Share of forward + backward in which ranks wait. FORMULA (p−1)/(m+p−1); the rest: unequal stages."
+        }
+        None => {
+            "Share of the time from the first forward to the last backward in which ranks wait."
+        }
+    };
+    Tile { name: "Waiting", figure, remark, badge: Some(Badge::Replayed), hint: hint.into() }
+}
+
+fn sent(run: &Run) -> Tile {
+    let (figure, hint) = match run.facts() {
+        Some(facts) => {
+            let on = |axis: Axis| format!("{} {}", axis.word(), facts.ledger.bytes_on(axis));
+            let axes = Axis::ALL.map(on).join(", ");
+            (
+                facts.ledger.bytes().to_string(),
+                format!("Bytes that cross between ranks in a step: {axes}."),
+            )
+        }
+        None => ("–".into(), String::new()),
+    };
+    let remark = if figure == "–" { String::new() } else { "a step".into() };
+    Tile { name: "Sent", figure, remark, badge: Some(Badge::Counted), hint }
+}
+
+fn memory(run: &Run) -> Tile {
+    let peaks: Vec<Bytes> = run
+        .facts()
+        .map(|facts| facts.ledger.ranks.iter().map(|rank| rank.memory.peak()).collect())
+        .unwrap_or_default();
+    let most = peaks.iter().copied().max();
+    let figure = most.map_or("–".into(), |most| most.to_string());
+    let hint = match (peaks.iter().min(), most) {
+        (Some(least), Some(most)) if *least != most => {
+            format!("Most that a rank holds at once: {most} the fullest, {least} the emptiest.")
+        }
+        _ => "Most that a rank holds at once.".into(),
+    };
+    let remark = if peaks.len() > 1 { "the fullest rank".into() } else { String::new() };
+    Tile { name: "Peak memory", figure, remark, badge: Some(Badge::Counted), hint }
+}

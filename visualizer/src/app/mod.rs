@@ -1,0 +1,248 @@
+//! The app: one run, one playback, one sight, and the parts of the window that show them.
+//!
+//! Each frame: events of the run are taken over, time passes, keys act, the parts are drawn from what
+//! is known and return commands, and these are obeyed. `draw` is the frame, `obey` the commands,
+//! `pace` how often a frame is due; nothing else changes the state of the app.
+
+mod axis;
+mod band;
+mod draw;
+mod explain;
+mod figures;
+mod obey;
+mod pace;
+mod timeline;
+mod top_bar;
+mod transport;
+mod window;
+
+pub use top_bar::Anchors;
+
+use std::path::PathBuf;
+
+use eframe::egui;
+use shardlab::config::Scenario;
+use shardlab::trace::draw::scene::Area;
+use shardlab::trace::draw::theme::Kind;
+use shardlab::train::DeviceRequest;
+use shardlab::train::driver::Event;
+
+use self::axis::SteadyAxis;
+use self::figures::Figures;
+use self::pace::Pace;
+use self::timeline::TimelinePart;
+use crate::audit::Audit;
+use crate::board::Desk;
+use crate::keys::Keys;
+use crate::over::Over;
+use crate::panels::{self, Panel};
+use crate::play::Play;
+use crate::run::Run;
+use crate::saved::{Saved, View};
+use crate::shown::{Command, Side, Sight, Step};
+use crate::style::{Distance, Look, Scheme, fonts};
+use crate::zones::{Dividers, Zones};
+
+/// What the app starts with.
+#[derive(Debug)]
+pub struct Start {
+    /// What is trained.
+    pub scenario: Scenario,
+    /// What runs the ranks.
+    pub devices: DeviceRequest,
+    /// What the window looks like.
+    pub view: View,
+    /// Where view and scenario are kept; nowhere if absent.
+    pub store: Option<PathBuf>,
+    /// Where the steps come from.
+    pub source: Source,
+    /// Lines for the person, of what happened before there was a window.
+    pub notes: Vec<String>,
+}
+
+/// Where steps come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// They are trained here.
+    Trained,
+    /// They are told by whoever calls [`App::tell`].
+    Told,
+}
+
+/// The app.
+#[derive(Debug)]
+pub struct App {
+    desk: Desk,
+    keys: Keys,
+    source: Source,
+    devices: DeviceRequest,
+    run: Run,
+    play: Play,
+    step: Option<Step>,
+    axis: SteadyAxis,
+    sight: Sight,
+    view: View,
+    store: Option<PathBuf>,
+    figures: Figures,
+    timeline: TimelinePart,
+    left: Vec<Box<dyn Panel>>,
+    right: Vec<Box<dyn Panel>>,
+    maximised: Option<Side>,
+    over: Option<Over>,
+    /// A line for the person; gone with the next thing that is done.
+    notice: Option<String>,
+    /// Whether playback waits for a step that was asked for while paused.
+    awaits_step: bool,
+    /// When the first step of the run had ended.
+    first_ended: Option<f64>,
+    last_input: f64,
+    pace: Pace,
+    anchors: Anchors,
+    /// Where everything lay in the last frame.
+    zones: Zones,
+    now: f64,
+}
+
+impl App {
+    /// Starts the app and its run.
+    pub fn new(ctx: &egui::Context, start: Start) -> Self {
+        let Start { scenario, devices, view, store, source, notes } = start;
+        let keys = Keys::default();
+        ctx.add_plugin(keys.clone());
+        ctx.set_fonts(fonts());
+        ctx.options_mut(|options| {
+            // Zooming text by Ctrl and + would be a second size beside the projector's.
+            options.zoom_with_keyboard = false;
+        });
+        let look = Look::new(kind(ctx, view.scheme), view.distance);
+        look.apply(ctx);
+        let mut play = Play::default();
+        if play.while_paused() != view.while_paused {
+            play.toggle_while_paused();
+        }
+        let run = begin(ctx, scenario, &devices, source);
+        Self {
+            desk: Desk { look, audit: Audit::default(), hint: None },
+            keys,
+            source,
+            devices,
+            run,
+            play,
+            step: None,
+            axis: SteadyAxis::default(),
+            sight: Sight::default(),
+            view,
+            store,
+            figures: Figures::default(),
+            timeline: TimelinePart::default(),
+            left: panels::left(),
+            right: panels::right(),
+            maximised: None,
+            over: None,
+            notice: (!notes.is_empty()).then(|| notes.join("; ")),
+            awaits_step: false,
+            first_ended: None,
+            last_input: 0.0,
+            pace: Pace::default(),
+            anchors: Anchors::default(),
+            zones: Zones::of(Area::default(), Dividers::default(), 1.0),
+            now: 0.0,
+        }
+    }
+
+    /// Takes over an event of a run that is told.
+    pub fn tell(&mut self, event: Event) {
+        self.run.absorb(event);
+    }
+
+    /// Does what a part of the window could ask for.
+    pub fn ask(&mut self, ctx: &egui::Context, command: Command) {
+        self.obey(ctx, command);
+    }
+
+    /// The run.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// Playback.
+    pub fn play(&self) -> &Play {
+        &self.play
+    }
+
+    /// The step on the screen.
+    pub fn step(&self) -> Option<&Step> {
+        self.step.as_ref()
+    }
+
+    /// Pointer, selection and window of time.
+    pub fn sight(&self) -> &Sight {
+        &self.sight
+    }
+
+    /// Choices that are kept.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// What lies over the window.
+    pub fn over(&self) -> Option<&Over> {
+        self.over.as_ref()
+    }
+
+    /// Where everything lay in the last frame.
+    pub fn zones(&self) -> &Zones {
+        &self.zones
+    }
+
+    /// Colours and sizes.
+    pub fn look(&self) -> &Look {
+        &self.desk.look
+    }
+
+    /// The record of texts; [`Audit::switch_on`] begins it.
+    pub fn audit(&mut self) -> &mut Audit {
+        &mut self.desk.audit
+    }
+
+    /// Writes view and scenario where they are kept.
+    fn keep(&mut self) {
+        let Some(path) = &self.store else { return };
+        self.view.while_paused = self.play.while_paused();
+        let saved = Saved::new(self.view.clone(), self.run.scenario().clone());
+        if let Err(error) = saved.write(path) {
+            self.notice = Some(format!("{}: not saved: {error}", path.display()));
+        }
+    }
+}
+
+/// Begins a run.
+fn begin(ctx: &egui::Context, scenario: Scenario, devices: &DeviceRequest, source: Source) -> Run {
+    match source {
+        Source::Trained => {
+            let ctx = ctx.clone();
+            Run::start(scenario, devices.clone(), move || ctx.request_repaint())
+        }
+        Source::Told => Run::told(scenario),
+    }
+}
+
+/// The theme that a scheme means here and now.
+fn kind(ctx: &egui::Context, scheme: Scheme) -> Kind {
+    match scheme {
+        Scheme::Light => Kind::Light,
+        Scheme::Dark => Kind::Dark,
+        Scheme::System => match ctx.system_theme() {
+            Some(egui::Theme::Dark) => Kind::Dark,
+            Some(egui::Theme::Light) | None => Kind::Light,
+        },
+    }
+}
+
+/// The other distance.
+fn other(distance: Distance) -> Distance {
+    match distance {
+        Distance::Desk => Distance::Room,
+        Distance::Room => Distance::Desk,
+    }
+}

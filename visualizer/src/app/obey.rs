@@ -1,0 +1,338 @@
+//! What each command does: the only place that changes the state of the app.
+
+use eframe::egui;
+use egui::ViewportCommand;
+use shardlab::config::Scenario;
+use shardlab::mesh::Rank;
+use shardlab::trace::draw::theme::Kind;
+use shardlab::trace::draw::timeline::{self, Level, Target};
+use shardlab::units::Nanos;
+
+use super::{App, begin, kind, other, window};
+use crate::keys::{Action, Grain};
+use crate::over::Over;
+use crate::panels;
+use crate::play::Direction;
+use crate::run::State;
+use crate::shown::{Command, Popup, Side, Sight, Step};
+use crate::style::{Look, Scheme};
+
+impl App {
+    pub(super) fn obey(&mut self, ctx: &egui::Context, command: Command) {
+        match command {
+            Command::Do(action) => self.act(ctx, action),
+            Command::Seek(at) => {
+                self.play.seek(at);
+                self.notice = None;
+            }
+            Command::SeekStep(step) => {
+                let step = self.play.seek_step(step, self.run.steps());
+                self.bring(step);
+            }
+            Command::Hover(target) => self.sight.hover = target,
+            Command::Select(target) => self.select(target),
+            Command::Mark(span) => self.sight.marked = span,
+            Command::Window(span) => self.sight.window = span,
+            Command::Unfold(position) => {
+                if !self.sight.open.remove(&position) {
+                    self.sight.open.insert(position);
+                }
+                self.sight.scroll = 0.0;
+            }
+            Command::Scroll(points) => self.sight.scroll = points,
+            Command::Divide(dividers) => self.view.dividers = dividers,
+            Command::OpenLeft(tab) => self.view.left_tab = tab,
+            Command::OpenRight(tab) => self.view.right_tab = tab,
+            Command::Maximise(side) => {
+                self.maximised = if self.maximised == Some(side) { None } else { Some(side) };
+            }
+            Command::Train(scenario) => self.train(ctx, *scenario),
+            Command::Toggle(popup) => self.toggle(popup),
+            Command::Close => self.over = None,
+            Command::Tell(text) => self.notice = Some(text),
+        }
+        self.keys.give_to(Over::keyboard(self.over.as_ref()));
+        ctx.request_repaint();
+    }
+
+    fn toggle(&mut self, popup: Popup) {
+        let is_open = self.over.as_ref().is_some_and(|over| over.popup() == popup);
+        self.over = (!is_open).then(|| Over::open(popup, self.run.scenario()));
+    }
+
+    fn select(&mut self, target: Option<Target>) {
+        self.sight.selection = target;
+        if target.is_some() {
+            self.view.right_tab = panels::DETAILS;
+        }
+    }
+
+    fn act(&mut self, ctx: &egui::Context, action: Action) {
+        if action != Action::Describe {
+            self.notice = None;
+        }
+        let steps = self.run.steps();
+        match action {
+            Action::PlayPause => self.play.toggle(steps),
+            Action::Live | Action::Last => {
+                let step = self.play.follow(steps);
+                self.bring(step);
+            }
+            Action::Step(grain, direction) => self.step_by(grain, direction),
+            Action::First => {
+                if self.play.playhead() > Nanos(0) {
+                    self.play.seek(Nanos(0));
+                } else {
+                    let step = self.play.cross(Direction::Back, steps);
+                    self.bring(step);
+                    self.play.seek(Nanos(0));
+                }
+            }
+            Action::Speed(direction) => self.play.change_speed(direction),
+            Action::SlowMotion => self.play.choose_slow_motion(),
+            Action::Loop => self.repeat(),
+            Action::KeepTraining => self.play.toggle_while_paused(),
+            Action::TrainMore => self.run.train_more(self.run.scenario().training.steps),
+            Action::Restart => self.train(ctx, self.run.scenario().clone()),
+            Action::Zoom(_) | Action::Pan(_) | Action::Fit | Action::FitSelection => {
+                self.look_at(action);
+            }
+            Action::Row(direction) => self.select_row(direction),
+            Action::Select => self.select_here(),
+            Action::Escape => self.escape(ctx),
+            Action::Describe => self.notice = self.description(),
+            Action::Tab(number) => self.open_tab(usize::from(number)),
+            Action::Split => self.toggle(Popup::Split),
+            Action::Open => self.toggle(Popup::Open),
+            Action::Save => self.toggle(Popup::Save),
+            Action::Palette => self.toggle(Popup::Palette),
+            Action::Help => self.toggle(Popup::Help),
+            Action::Theme => {
+                let is_dark = self.desk.look.theme.kind == Kind::Dark;
+                self.view.scheme = if is_dark { Scheme::Light } else { Scheme::Dark };
+                self.dress(ctx);
+            }
+            Action::Projector => {
+                self.view.distance = other(self.view.distance);
+                self.dress(ctx);
+            }
+            Action::FullScreen => {
+                let is_full = ctx.input(|input| input.viewport().fullscreen.unwrap_or(false));
+                ctx.send_viewport_cmd(ViewportCommand::Fullscreen(!is_full));
+            }
+        }
+        self.keep();
+    }
+
+    /// Puts on the look that the view asks for.
+    pub(super) fn dress(&mut self, ctx: &egui::Context) {
+        let look = Look::new(kind(ctx, self.view.scheme), self.view.distance);
+        if look != self.desk.look {
+            self.desk.look = look;
+            look.apply(ctx);
+        }
+    }
+
+    /// Another run, in place of this one.
+    fn train(&mut self, ctx: &egui::Context, scenario: Scenario) {
+        // The old run ends first: two would share the cores.
+        self.run = crate::run::Run::told(scenario.clone());
+        self.run = begin(ctx, scenario, &self.devices, self.source);
+        self.play.clear();
+        self.step = None;
+        self.axis = super::SteadyAxis::default();
+        self.figures.clear();
+        self.sight = Sight::default();
+        self.awaits_step = false;
+        self.first_ended = None;
+        self.notice = None;
+        self.left.iter_mut().chain(&mut self.right).for_each(|panel| panel.clear());
+        ctx.send_viewport_cmd(ViewportCommand::Title(crate::texts::title(self.run.scenario())));
+        self.keep();
+    }
+
+    /// Brings a step onto the screen.
+    pub(super) fn bring(&mut self, step: Option<u64>) {
+        let Some(trace) = step.and_then(|step| self.run.replayed(step)) else { return };
+        let Some(facts) = self.run.facts() else { return };
+        let step = Step::new(facts, trace);
+        self.axis.hold(step.timeline.end());
+        self.figures.take(step.number(), &step.bubble);
+        self.play.show(step.on_screen());
+        self.step = Some(step);
+    }
+
+    fn step_by(&mut self, grain: Grain, direction: Direction) {
+        let steps = self.run.steps();
+        let fine = match grain {
+            Grain::Block => timeline::Grain::Block,
+            Grain::Microbatch => timeline::Grain::Microbatch,
+            Grain::Instruction => timeline::Grain::Instruction,
+            Grain::Step => {
+                let at = self.play.playhead();
+                let step = self.play.cross(direction, steps);
+                if step.is_none() && direction == Direction::Forward {
+                    self.train_one();
+                }
+                self.bring(step);
+                self.play.seek(at);
+                return;
+            }
+        };
+        let Some(step) = &self.step else { return };
+        let at = self.play.playhead();
+        let way = match direction {
+            Direction::Forward => timeline::Direction::Forward,
+            Direction::Back => timeline::Direction::Back,
+        };
+        let next = step.timeline.next_stop(at, fine, way);
+        if next == at {
+            let step = self.play.cross(direction, steps);
+            self.bring(step);
+        } else {
+            self.play.seek(next);
+        }
+        if let Some(window) = self.sight.window
+            && let Some(moved) =
+                window::following(window, self.play.playhead(), self.axis.axis().end)
+        {
+            self.sight.window = Some(moved);
+        }
+    }
+
+    /// The step after the newest one: trained, and shown when it has ended.
+    fn train_one(&mut self) {
+        if matches!(self.run.state(), State::Held | State::Done) {
+            self.run.train_one();
+            self.awaits_step = true;
+            self.notice = Some("The next step runs; it is shown when it has ended.".into());
+        }
+    }
+
+    fn repeat(&mut self) {
+        let chosen = || {
+            let target = self.sight.selection?;
+            Some(self.step.as_ref()?.timeline.span(&target)?.1)
+        };
+        let section = match self.play.section() {
+            Some(_) => None,
+            None => self.sight.marked.or_else(chosen),
+        };
+        if section.is_none() && self.play.section().is_none() {
+            self.notice =
+                Some("Nothing to loop: click a block, or mark time with Shift and drag.".into());
+        }
+        self.play.repeat(section, self.run.steps());
+    }
+
+    fn look_at(&mut self, action: Action) {
+        let end = self.axis.axis().end;
+        let all = shardlab::trace::Span { start: Nanos(0), end };
+        let view = self.sight.window.unwrap_or(all);
+        let at = self.timeline.under_pointer().unwrap_or(self.play.playhead());
+        let chosen = || {
+            let step = self.step.as_ref()?;
+            let span = self.sight.selection.and_then(|target| step.timeline.span(&target));
+            self.sight.marked.or(span.map(|(_, span)| span))
+        };
+        self.sight.window = match action {
+            Action::Zoom(direction) => window::zoom_key(view, direction, at, end),
+            Action::Pan(direction) => window::pan_key(view, direction, end),
+            Action::FitSelection => match chosen() {
+                Some(span) => window::around(span, end),
+                None => self.sight.window,
+            },
+            _ => {
+                self.axis.shrink();
+                None
+            }
+        };
+    }
+
+    /// The rank that is spoken of: of the selection, else the first.
+    fn rank(&self) -> Option<Rank> {
+        let step = self.step.as_ref()?;
+        Some(match self.sight.selection {
+            Some(Target::Block { rank, .. } | Target::Wait { rank, .. } | Target::Rank(rank)) => {
+                rank
+            }
+            Some(Target::Position(position)) => step.timeline.slowest(position)?,
+            Some(Target::Link { from, .. }) => from,
+            None => *step.timeline.ranks().first()?,
+        })
+    }
+
+    /// Selects what a rank does at the playhead; in the row below or above the selected one.
+    fn select_row(&mut self, direction: Direction) {
+        let (Some(rank), Some(step)) = (self.rank(), &self.step) else { return };
+        let ranks = step.timeline.ranks();
+        let at = ranks.iter().position(|other| *other == rank).unwrap_or_default();
+        let next = match (self.sight.selection, direction) {
+            (None, _) => at,
+            (Some(_), Direction::Forward) => (at + 1).min(ranks.len() - 1),
+            (Some(_), Direction::Back) => at.saturating_sub(1),
+        };
+        self.select_at_playhead(ranks[next]);
+    }
+
+    fn select_at_playhead(&mut self, rank: Rank) {
+        let Some(step) = &self.step else { return };
+        // At the end of the step nothing runs any more: what ran last.
+        let last = step.timeline.end().0.saturating_sub(1);
+        let at = Nanos(self.play.playhead().0.min(last));
+        let target = step.timeline.target_at(rank, Level::Pass, at);
+        self.select(target.or(Some(Target::Rank(rank))));
+    }
+
+    fn select_here(&mut self) {
+        if let (Some(Target::Position(position)), Some(_)) = (self.sight.selection, &self.step) {
+            if !self.sight.open.remove(&position) {
+                self.sight.open.insert(position);
+            }
+        } else if let Some(rank) = self.rank() {
+            self.select_at_playhead(rank);
+        }
+    }
+
+    /// Closes or clears the top-most thing alone.
+    fn escape(&mut self, ctx: &egui::Context) {
+        if self.over.is_some() {
+            self.over = None;
+        } else if self.maximised.is_some() {
+            self.maximised = None;
+        } else if let Some(focused) = ctx.memory(|memory| memory.focused()) {
+            ctx.memory_mut(|memory| memory.surrender_focus(focused));
+        } else if self.sight.marked.is_some() {
+            self.sight.marked = None;
+        } else if self.sight.selection.is_some() {
+            self.sight.selection = None;
+        } else {
+            self.sight.window = None;
+        }
+    }
+
+    fn open_tab(&mut self, number: usize) {
+        let count = self.left.len();
+        if number < count {
+            self.view.left_tab = number;
+        } else if number - count < self.right.len() {
+            self.view.right_tab = number - count;
+        }
+        let low = self.zones.band == crate::zones::Band::Closed;
+        if low {
+            self.maximised = Some(if number < count { Side::Left } else { Side::Right });
+        }
+    }
+
+    /// The picture in words.
+    fn description(&self) -> Option<String> {
+        let step = self.step.as_ref()?;
+        let waiting = 100.0 * step.bubble.waiting_over_span;
+        let now = step.timeline.now(self.play.playhead());
+        Some(format!(
+            "Step {} takes {} (REPLAYED), ranks wait {waiting:.1} %. {now}",
+            step.number() + 1,
+            step.timeline.duration(step.timeline.end()),
+        ))
+    }
+}

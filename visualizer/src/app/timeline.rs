@@ -1,0 +1,269 @@
+//! The timeline in the window: paints the picture of the library and turns what pointer and wheel do
+//! into commands.
+
+use eframe::egui;
+use egui::accesskit::Role;
+use egui::{CursorIcon, Id, PointerButton, Response, Sense};
+use shardlab::trace::draw::Block;
+use shardlab::trace::draw::scene::{Area, Canvas, Point, Sketch};
+use shardlab::trace::draw::timeline::{Frame, Layout, MemoryColumn, RowKind, Target, draw};
+use shardlab::trace::{Badge, Span};
+use shardlab::units::Nanos;
+
+use super::window;
+use crate::board::{Board, Style};
+use crate::paint::{self, Fonts};
+use crate::run::State;
+use crate::shown::{Command, Shared, Step};
+use crate::style::Look;
+
+/// Windows narrower than this have no room for the column of memory.
+const NARROW: f32 = 1100.0;
+/// Blocks that a screen reader is told of at most.
+const READ_MOST: usize = 600;
+
+/// The timeline of the window; keeps nothing but what the pointer began.
+#[derive(Debug, Default)]
+pub(super) struct TimelinePart {
+    drag: Option<Drag>,
+    /// Where the blocks lay in the last frame: zooming by key is around the pointer.
+    under_pointer: Option<Nanos>,
+}
+
+/// What was begun with the pointer.
+#[derive(Clone, Copy, Debug)]
+enum Drag {
+    /// The playhead is moved.
+    Seek,
+    /// The window of time is moved: where it was, and where the pointer was.
+    Pan(Span, f32),
+    /// A stretch of time is marked: where that began.
+    Mark(Nanos),
+}
+
+impl TimelinePart {
+    /// The instant under the pointer, if it is over the blocks.
+    pub(super) fn under_pointer(&self) -> Option<Nanos> {
+        self.under_pointer
+    }
+
+    /// Draws the timeline of the shown step, or what stands in for it until there is one.
+    pub(super) fn show(
+        &mut self,
+        board: &mut Board<'_>,
+        area: Area,
+        shared: &Shared<'_>,
+    ) -> Vec<Command> {
+        let Some(step) = shared.step else {
+            self.under_pointer = None;
+            waiting(board, area, shared);
+            return Vec::new();
+        };
+        let look = board.look();
+        let rect = paint::rect(area);
+        let response = board.ui().interact(rect, Id::unique("timeline"), Sense::click_and_drag());
+        let frame = frame(area, shared, &look);
+        let ctx = board.ctx().clone();
+        let fonts = Fonts(&ctx);
+        let canvas = Canvas { theme: &look.theme, measure: &fonts };
+        let mut sketch = Sketch::new(canvas, area);
+        let layout = draw(&mut sketch, &step.timeline, &frame);
+        board.picture(&sketch.scene);
+        read_out(board.ui(), &response, step, &layout, shared);
+        self.pointer(board.ui(), &response, step, &layout, shared)
+    }
+
+    fn pointer(
+        &mut self,
+        ui: &egui::Ui,
+        response: &Response,
+        step: &Step,
+        layout: &Layout,
+        shared: &Shared<'_>,
+    ) -> Vec<Command> {
+        let mut commands = Vec::new();
+        let at = response.hover_pos().map(|pos| Point { x: pos.x, y: pos.y });
+        let hover = at.and_then(|at| layout.hit(&step.timeline, at));
+        self.under_pointer =
+            at.filter(|at| layout.track.contains(*at)).map(|at| layout.time_at(at.x));
+        if hover != shared.sight.hover {
+            commands.push(Command::Hover(hover));
+        }
+        if let Some(at) = at {
+            if layout.ruler.contains(at) {
+                ui.ctx().set_cursor_icon(CursorIcon::ResizeHorizontal);
+            }
+            self.wheel(ui, at, layout, shared, &mut commands);
+        }
+        self.dragging(ui, response, layout, shared, &mut commands);
+        if response.double_clicked() {
+            let span = hover.and_then(|target| step.timeline.span(&target));
+            let end = shared.axis.end;
+            commands.push(Command::Window(span.and_then(|(_, span)| window::around(span, end))));
+        } else if response.clicked() && !at.is_some_and(|at| layout.ruler.contains(at)) {
+            match hover {
+                Some(Target::Position(position)) if step.timeline.ranks().len() > 16 => {
+                    commands.push(Command::Unfold(position));
+                }
+                _ => commands.push(Command::Select(hover)),
+            }
+        }
+        commands
+    }
+
+    fn wheel(
+        &self,
+        ui: &egui::Ui,
+        at: Point,
+        layout: &Layout,
+        shared: &Shared<'_>,
+        commands: &mut Vec<Command>,
+    ) {
+        let (scroll, zoom, shift) = ui
+            .input(|input| (input.smooth_scroll_delta, input.zoom_delta(), input.modifiers.shift));
+        let (view, end) = (shared.window(), shared.axis.end);
+        let time = layout.time_at(at.x);
+        let hidden = (layout.content_height - layout.track.height).max(0.0);
+        if zoom != 1.0 {
+            commands.push(Command::Window(window::zoomed(view, f64::from(zoom), time, end)));
+        } else if scroll.x != 0.0 || (shift && scroll.y != 0.0) {
+            let points = if scroll.x != 0.0 { scroll.x } else { scroll.y };
+            let per_point = view.duration().0 as f64 / f64::from(layout.track.width.max(1.0));
+            let moved = window::panned(view, -f64::from(points) * per_point, end);
+            commands.push(Command::Window(moved));
+        } else if scroll.y != 0.0 && hidden > 0.0 {
+            let to = (shared.sight.scroll - scroll.y).clamp(0.0, hidden);
+            commands.push(Command::Scroll(to));
+        } else if scroll.y != 0.0 {
+            let factor = (f64::from(scroll.y) / 200.0).exp();
+            commands.push(Command::Window(window::zoomed(view, factor, time, end)));
+        }
+    }
+
+    fn dragging(
+        &mut self,
+        ui: &egui::Ui,
+        response: &Response,
+        layout: &Layout,
+        shared: &Shared<'_>,
+        commands: &mut Vec<Command>,
+    ) {
+        let Some(pos) = response.interact_pointer_pos() else {
+            self.drag = None;
+            return;
+        };
+        let time = layout.time_at(pos.x);
+        if self.drag.is_none() {
+            let origin = ui.input(|input| input.pointer.press_origin()).unwrap_or(pos);
+            let on_ruler = layout.ruler.contains(Point { x: origin.x, y: origin.y });
+            let near = (layout.x_at(shared.play.playhead()) - origin.x).abs() <= 4.0;
+            let in_track = layout.track.contains(Point { x: origin.x, y: origin.y });
+            self.drag = if on_ruler || (in_track && near && response.dragged()) {
+                Some(Drag::Seek)
+            } else if !(in_track && response.drag_started_by(PointerButton::Primary)) {
+                None
+            } else if ui.input(|input| input.modifiers.shift) {
+                Some(Drag::Mark(layout.time_at(origin.x)))
+            } else {
+                Some(Drag::Pan(shared.window(), origin.x))
+            };
+        }
+        match self.drag {
+            Some(Drag::Seek) => commands.push(Command::Seek(time)),
+            Some(Drag::Pan(from, x)) => {
+                let per_point = from.duration().0 as f64 / f64::from(layout.track.width.max(1.0));
+                let by = -f64::from(pos.x - x) * per_point;
+                let moved = window::panned(from, by, shared.axis.end);
+                if moved.is_some() {
+                    commands.push(Command::Window(moved));
+                }
+            }
+            Some(Drag::Mark(from)) => {
+                let span = Span { start: from.min(time), end: from.max(time) };
+                commands.push(Command::Mark(Some(span).filter(|s| s.start < s.end)));
+            }
+            None => {}
+        }
+    }
+}
+
+fn frame<'a>(area: Area, shared: &Shared<'a>, look: &Look) -> Frame<'a> {
+    let window = shared.window();
+    let memory =
+        if area.width < NARROW * look.scale { MemoryColumn::Hidden } else { MemoryColumn::Shown };
+    Frame {
+        area,
+        window: (window.start, window.end),
+        scroll: shared.sight.scroll,
+        open: &shared.sight.open,
+        playhead: Some(shared.play.playhead()),
+        selected: shared.sight.selection,
+        hovered: shared.sight.hover,
+        arrows: shared.sight.arrows,
+        badge: Badge::Replayed,
+        memory,
+    }
+}
+
+/// What stands there before the first step: what is done just now, and how far it is.
+fn waiting(board: &mut Board<'_>, area: Area, shared: &Shared<'_>) {
+    let look = board.look();
+    board.fill(area, look.theme.track);
+    let (text, part) = match shared.run.state() {
+        State::Starting(progress) => (format!("{progress} …"), progress.fraction()),
+        State::Failed(why) => (why.to_string(), None),
+        State::Held => ("Paused before the first step. Space starts.".into(), None),
+        _ => ("The first step runs. It is shown here when it has ended.".into(), None),
+    };
+    let middle = area.shrunk(look.gap(4), (area.height - look.gap(16)) / 2.0);
+    let (line, below) = middle.cut_top(look.heading() * 1.6);
+    let style = Style::sized(look.heading()).middle().on(look.theme.track);
+    board.write(line, &text, style);
+    if let Some(part) = part {
+        let bar = below.cut_top(look.gap(2)).1.cut_top(look.gap(1)).0;
+        let bar = bar.shrunk((bar.width - 320.0 * look.scale).max(0.0) / 2.0, 0.0);
+        board.fill(bar, look.theme.rule);
+        board.fill(Area { width: bar.width * part, ..bar }, look.theme.ink);
+    }
+}
+
+/// Tells a screen reader of the blocks in sight, in the order in which the playhead meets them.
+fn read_out(ui: &egui::Ui, response: &Response, step: &Step, layout: &Layout, shared: &Shared<'_>) {
+    let now = step.timeline.now(shared.play.playhead());
+    let list = ui.ctx().accesskit_node_builder(response.id, |node| {
+        node.set_role(Role::List);
+        node.set_label("Timeline");
+        node.set_value(now);
+    });
+    if list.is_none() {
+        return;
+    }
+    let (start, end) = layout.window;
+    let mut blocks: Vec<_> = layout
+        .visible()
+        .filter_map(|row| match row.kind {
+            RowKind::Rank(rank) | RowKind::Group { shown: rank, .. } => Some((row, rank)),
+            RowKind::Heading { .. } => None,
+        })
+        .flat_map(|(row, rank)| {
+            let in_sight = move |block: &&Block| block.end > start && block.start < end;
+            step.timeline.blocks(rank).iter().filter(in_sight).map(move |block| (row, rank, block))
+        })
+        .collect();
+    blocks.sort_by_key(|(_, rank, block)| (block.start, *rank));
+    for (row, rank, block) in blocks.into_iter().take(READ_MOST) {
+        let left = layout.x_at(block.start).max(layout.track.left);
+        let right = layout.x_at(block.end).min(layout.track.right());
+        let place = Area::new(left, row.blocks.top, right - left, row.blocks.height);
+        let id = response.id.with((rank.0, block.start.0));
+        let rect = paint::rect(place);
+        let read = ui.interact(rect, id, Sense::hover());
+        let middle = Nanos(block.start.0.midpoint(block.end.0));
+        let Some(target) = step.timeline.target_at(rank, layout.level, middle) else { continue };
+        let text = step.timeline.explain(&target);
+        ui.ctx().accesskit_node_builder(read.id, |node| {
+            node.set_role(Role::ListItem);
+            node.set_label(text);
+        });
+    }
+}

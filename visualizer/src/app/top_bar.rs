@@ -1,0 +1,92 @@
+//! The top bar: what is trained, how it is cut, what runs it; theme and help.
+
+use shardlab::trace::draw::scene::{Area, Point};
+
+use crate::board::{Board, Control, Style};
+use crate::icon::Icon;
+use crate::keys::Action;
+use crate::shown::{Command, Popup, Shared};
+use crate::texts;
+
+/// Where the two lists that open from the bar hang.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anchors {
+    /// The name of the scenario.
+    pub scenario: Area,
+    /// The cuts.
+    pub split: Area,
+    /// The help.
+    pub help: Area,
+}
+
+/// Draws the bar.
+pub(super) fn show(
+    board: &mut Board<'_>,
+    area: Area,
+    shared: &Shared<'_>,
+) -> (Vec<Command>, Anchors) {
+    let look = board.look();
+    let gap = look.gap(1);
+    let mut commands = Vec::new();
+    let inner = area.shrunk(look.gap(2), gap);
+    // From the right: what must always be reached.
+    let square = inner.height;
+    let (help, inner) = inner.cut_right(square);
+    let (theme, inner) = inner.cut_right(square);
+    let help_hint = "All keys, and all actions by name with Ctrl K.";
+    if board.flat_button(help, Control::text("help", "?", help_hint)) {
+        commands.push(Command::Toggle(Popup::Help));
+    }
+    if board.flat_button(theme, Control::icon("theme", Icon::HalfMoon, "Light or dark.")) {
+        commands.push(Command::Do(Action::Theme));
+    }
+    let inner = inner.cut_right(gap).1;
+    let arrow = look.gap(5);
+    let name = &shared.scenario().name;
+    let wanted = |text: &str| board.width(text, look.body()) + look.gap(4) + arrow;
+    let cuts_text = texts::cuts(&shared.scenario().layout);
+    let cuts_width = wanted(&cuts_text).min(inner.width * 0.55);
+    let name_width = wanted(name).clamp(96.0, (inner.width - cuts_width) * 0.6);
+    let (scenario, inner) = inner.cut_left(name_width);
+    let inner = board.separator(inner);
+    let (split, inner) = inner.cut_left(cuts_width);
+    let menu = |board: &mut Board<'_>, area: Area, id, text: &str, hint| {
+        let pressed =
+            board.flat_button(area, Control { text: "", ..Control::text(id, text, hint) });
+        let (room, mark) = area.cut_left(area.width - arrow);
+        board.write(room.shrunk(look.gap(2), 0.0), text, Style::default());
+        let mut shapes = Vec::new();
+        let at = Point { x: mark.left + arrow / 2.0 - 2.0, y: mark.centre().y };
+        crate::icon::draw(&mut shapes, Icon::Down, at, look.small() * 0.8, look.theme.faint);
+        shapes.into_iter().for_each(|shape| board.push(shape));
+        pressed
+    };
+    if menu(
+        board,
+        scenario,
+        "scenario",
+        name,
+        "What is trained: choose another scenario or open a file.",
+    ) {
+        commands.push(Command::Toggle(Popup::Scenarios));
+    }
+    if menu(
+        board,
+        split,
+        "split",
+        &cuts_text,
+        "How the model and its batch are cut over the ranks: change the split.",
+    ) {
+        commands.push(Command::Toggle(Popup::Split));
+    }
+    if let Some(facts) = shared.run.facts() {
+        let text = texts::device(&facts.devices);
+        let room = board.separator(inner);
+        if room.width >= 60.0 {
+            board.write(room, &text, Style::default().ink(look.theme.faint));
+        }
+    }
+    let y = area.bottom();
+    board.rule(Point { x: area.left, y }, Point { x: area.right(), y });
+    (commands, Anchors { scenario, split, help })
+}

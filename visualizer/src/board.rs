@@ -1,0 +1,429 @@
+//! What every part of the chrome is drawn on: texts, buttons, tabs and sliders at fixed places.
+//!
+//! A [`Board`] collects a scene as the pictures do, so that all text goes through the same
+//! [`Sketch::label`], and asks egui only what pointer, keyboard and screen reader do. A control
+//! tells what it does in the explanation line while the pointer is over it: there are no tooltips
+//! that could cover a row.
+
+use eframe::egui;
+use egui::{CursorIcon, Id, Response, Role, Sense, WidgetInfo};
+use shardlab::trace::Badge;
+use shardlab::trace::draw::scene::{
+    Align, Area, Canvas, Dash, Face, Point, Scene, Shape, Sketch, Text,
+};
+use shardlab::trace::draw::theme::Rgb;
+
+use crate::audit::Audit;
+use crate::icon::{self, Icon};
+use crate::paint::{self, Fonts};
+use crate::style::{Look, Touch};
+
+/// What the window is drawn with and what it tells back, shared by all parts.
+#[derive(Debug)]
+pub struct Desk {
+    /// Colours and sizes.
+    pub look: Look,
+    /// All texts, if asked for.
+    pub audit: Audit,
+    /// What the control under the pointer does.
+    pub hint: Option<String>,
+}
+
+/// A control.
+#[derive(Clone, Copy, Debug)]
+pub struct Control<'a> {
+    /// Tells it from all others.
+    pub id: &'a str,
+    /// What stands on it; empty where an icon says it.
+    pub text: &'a str,
+    /// What is drawn on it.
+    pub icon: Option<Icon>,
+    /// What it does: for the explanation line and for screen readers.
+    pub hint: &'a str,
+    /// Whether it stands for something that is on, and is.
+    pub chosen: Chosen,
+}
+
+/// Whether a control stands for something that can be on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Chosen {
+    /// It is a plain button.
+    #[default]
+    Plain,
+    /// It is off.
+    Off,
+    /// It is on.
+    On,
+}
+
+impl From<bool> for Chosen {
+    fn from(on: bool) -> Self {
+        if on { Self::On } else { Self::Off }
+    }
+}
+
+impl<'a> Control<'a> {
+    /// A button with a text.
+    pub fn text(id: &'a str, text: &'a str, hint: &'a str) -> Self {
+        Self { id, text, icon: None, hint, chosen: Chosen::Plain }
+    }
+
+    /// A button with an icon.
+    pub fn icon(id: &'a str, icon: Icon, hint: &'a str) -> Self {
+        Self { id, text: "", icon: Some(icon), hint, chosen: Chosen::Plain }
+    }
+
+    /// The same for something that can be on.
+    #[must_use]
+    pub fn chosen(self, chosen: impl Into<Chosen>) -> Self {
+        Self { chosen: chosen.into(), ..self }
+    }
+}
+
+/// One part of the window while it is drawn.
+pub struct Board<'a> {
+    ui: &'a mut egui::Ui,
+    zone: &'static str,
+    desk: &'a mut Desk,
+    scene: Scene,
+    ground: Rgb,
+}
+
+impl std::fmt::Debug for Board<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Board").field("zone", &self.zone).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Board<'a> {
+    /// Begins to draw a part; `zone` names it in the record of texts.
+    pub fn new(ui: &'a mut egui::Ui, desk: &'a mut Desk, zone: &'static str) -> Self {
+        let ground = desk.look.theme.ground;
+        Self { ui, zone, desk, scene: Scene::default(), ground }
+    }
+
+    /// Colours and sizes.
+    pub fn look(&self) -> Look {
+        self.desk.look
+    }
+
+    /// The egui context.
+    pub fn ctx(&self) -> &egui::Context {
+        self.ui.ctx()
+    }
+
+    /// What pointer and screen reader are asked through.
+    pub fn ui(&self) -> &egui::Ui {
+        self.ui
+    }
+
+    /// What is written from now on stands on this ground, which somebody else has filled.
+    pub fn stand_on(&mut self, ground: Rgb) {
+        self.ground = ground;
+    }
+
+    /// Fills an area; what is written from now on stands on this ground.
+    pub fn ground(&mut self, area: Area, ground: Rgb) {
+        self.ground = ground;
+        self.fill(area, ground);
+    }
+
+    /// A plain rectangle.
+    pub fn fill(&mut self, area: Area, fill: Rgb) {
+        self.push(Shape::Fill { area, fill, pattern: None, edge: None, corner: 0.0 });
+    }
+
+    /// Any shape.
+    pub fn push(&mut self, shape: Shape) {
+        self.scene.shapes.push(shape);
+    }
+
+    /// A rule.
+    pub fn rule(&mut self, from: Point, to: Point) {
+        let ink = self.look().theme.rule;
+        self.push(Shape::Line { points: vec![from, to], width: 1.0, ink, dash: Dash::Solid });
+    }
+
+    /// A thin upright rule between two groups of controls, with gaps; returns what is right of it.
+    pub fn separator(&mut self, area: Area) -> Area {
+        let gap = self.look().gap(2);
+        let (rule, rest) = area.cut_left(2.0 * gap);
+        let at = rule.centre();
+        let (above, below) = (rule.shrunk(0.0, rule.height / 4.0).top, rule.height / 2.0);
+        self.rule(Point { x: at.x, y: above }, Point { x: at.x, y: above + below });
+        rest
+    }
+
+    /// Writes one line; returns the box of its glyphs.
+    pub fn write(&mut self, within: Area, text: &str, style: Style) -> Option<Area> {
+        let look = self.look();
+        let ink = style.ink.unwrap_or(look.theme.ink);
+        let text = Text {
+            text,
+            size: style.size.unwrap_or(look.body()),
+            face: Face::Sans,
+            align: style.align,
+            ink,
+            ground: style.ground.unwrap_or(self.ground),
+        };
+        let fonts = Fonts(self.ui.ctx());
+        let canvas = Canvas { theme: &look.theme, measure: &fonts };
+        let mut sketch = Sketch::new(canvas, within);
+        let area = sketch.label(within, text);
+        self.scene.shapes.append(&mut sketch.scene.shapes);
+        area
+    }
+
+    /// How wide a text is.
+    pub fn width(&self, text: &str, size: f32) -> f32 {
+        use shardlab::trace::draw::scene::Measure as _;
+        Fonts(self.ui.ctx()).width(text, size, Face::Sans)
+    }
+
+    /// How wide a button with this text is.
+    pub fn button_width(&self, text: &str) -> f32 {
+        let look = self.look();
+        (self.width(text, look.body()) + look.gap(4)).ceil()
+    }
+
+    /// A badge: where a number comes from; returns its box.
+    pub fn badge(&mut self, within: Area, badge: Badge) -> Option<Area> {
+        let (size, faint) = (self.look().small(), self.look().theme.faint);
+        self.write(within, badge.word(), Style::sized(size).ink(faint))
+    }
+
+    /// A button; whether it was pressed.
+    pub fn button(&mut self, area: Area, control: Control<'_>) -> bool {
+        let response = self.interact(area, control);
+        let touch = self.touch(&response, control.chosen);
+        let look = self.look();
+        let fill = look.control(touch);
+        let edge = response.has_focus().then_some(look.theme.accent);
+        let corner = look.gap(1);
+        self.push(Shape::Fill { area, fill, pattern: None, edge, corner });
+        self.face(area, control, fill);
+        response.clicked()
+    }
+
+    /// A control that has no ground of its own until it is touched; whether it was pressed.
+    pub fn flat_button(&mut self, area: Area, control: Control<'_>) -> bool {
+        let response = self.interact(area, control);
+        let touch = self.touch(&response, control.chosen);
+        let look = self.look();
+        let fill = if touch == Touch::Rest { self.ground } else { look.control(touch) };
+        if touch != Touch::Rest || response.has_focus() {
+            let edge = response.has_focus().then_some(look.theme.accent);
+            self.push(Shape::Fill { area, fill, pattern: None, edge, corner: look.gap(1) });
+        }
+        self.face(area, control, fill);
+        response.clicked()
+    }
+
+    fn face(&mut self, area: Area, control: Control<'_>, ground: Rgb) {
+        let ink = self.look().theme.ink;
+        if let Some(icon) = control.icon {
+            let size = self.look().body();
+            let (place, rest) = if control.text.is_empty() {
+                (area, Area::default())
+            } else {
+                area.cut_left(self.look().gap(7))
+            };
+            let centre = place.centre();
+            icon::draw(&mut self.scene.shapes, icon, centre, size, ink);
+            if !control.text.is_empty() {
+                self.write(rest.shrunk(2.0, 0.0), control.text, Style::default().on(ground));
+            }
+        } else {
+            let within = area.shrunk(self.look().gap(1), 0.0);
+            self.write(within, control.text, Style::default().middle().on(ground));
+        }
+    }
+
+    /// One of a row of tabs: underlined where it is open; whether it was pressed, and how often.
+    pub fn tab(&mut self, area: Area, control: Control<'_>) -> Response {
+        let response = self.interact(area, control);
+        let look = self.look();
+        let open = control.chosen == Chosen::On;
+        let ground = if response.hovered() { look.control(Touch::Hover) } else { self.ground };
+        if response.hovered() || response.has_focus() {
+            let edge = response.has_focus().then_some(look.theme.accent);
+            self.push(Shape::Fill { area, fill: ground, pattern: None, edge, corner: 0.0 });
+        }
+        let ink = if open || response.hovered() { look.theme.ink } else { look.theme.faint };
+        self.write(area, control.text, Style::default().middle().ink(ink).on(ground));
+        if open {
+            let (_, line) = area.cut_top(area.height - 2.0);
+            self.fill(line, look.theme.ink);
+        }
+        response
+    }
+
+    /// A field for one line of text, focused when it appears; whether it was changed.
+    pub fn field(&mut self, area: Area, id: &str, text: &mut String, empty: &str) -> bool {
+        self.flush();
+        let (id, look) = (Id::unique(id), self.look());
+        let edit = egui::TextEdit::singleline(text)
+            .id(id)
+            .font(egui::FontId::proportional(look.body()))
+            .hint_text(empty)
+            .margin(egui::Margin::symmetric(8, 6));
+        let appears = self.ui.ctx().read_response(id).is_none();
+        let response = self.ui.put(paint::rect(area), edit);
+        if appears {
+            response.request_focus();
+        }
+        // A galley of egui's own: noted like every other text.
+        let (shown, ink) = match text.is_empty() {
+            true => (empty, look.theme.faint),
+            false => (text.as_str(), look.theme.ink),
+        };
+        let fonts = Fonts(self.ui.ctx());
+        let canvas = Canvas { theme: &look.theme, measure: &fonts };
+        let mut note = Sketch::new(canvas, area);
+        let ground = look.theme.raised;
+        let (size, face, align) = (look.body(), Face::Sans, Align::Left);
+        note.label(area.shrunk(8.0, 0.0), Text { text: shown, size, face, align, ink, ground });
+        self.desk.audit.note(self.zone, &note.scene);
+        response.changed()
+    }
+
+    /// A slider from 0 to 1; where it was put, if it was. `value` is what a screen reader says.
+    pub fn slider(&mut self, area: Area, id: &str, at: f32, value: &str) -> Option<f32> {
+        let response = self.ui.interact(paint::rect(area), Id::unique(id), Sense::click_and_drag());
+        response.widget_info(|| {
+            let mut info = WidgetInfo::labeled(Role::Slider, true, value);
+            info.value = Some(f64::from(at));
+            info
+        });
+        let look = self.look();
+        let theme = &look.theme;
+        let radius = look.gap(2);
+        let track = area.shrunk(radius, 0.0);
+        let middle = area.centre().y;
+        let x = track.left + track.width * at.clamp(0.0, 1.0);
+        let bar = |left: f32, right: f32| Area::new(left, middle - 2.0, right - left, 4.0);
+        self.fill(bar(track.left, track.right()), theme.rule);
+        self.fill(bar(track.left, x), theme.faint);
+        let fill = if response.has_focus() { theme.accent } else { theme.ink };
+        self.push(Shape::Dot { at: Point { x, y: middle }, radius: radius - 1.0, fill });
+        if response.hovered() {
+            self.desk.hint = Some(value.to_owned());
+        }
+        let pointer = response.interact_pointer_pos()?;
+        (response.is_pointer_button_down_on() && track.width > 0.0)
+            .then(|| ((pointer.x - track.left) / track.width).clamp(0.0, 1.0))
+    }
+
+    /// What is dragged to move a divider; where it was dragged to.
+    pub fn handle(&mut self, area: Area, id: &str, cursor: CursorIcon) -> Option<egui::Pos2> {
+        let rect = paint::rect(area).expand(2.0);
+        let response = self.ui.interact(rect, Id::unique(id), Sense::drag());
+        let theme = self.look().theme;
+        let held = response.hovered() || response.dragged();
+        self.fill(area, if held { theme.faint } else { theme.ground });
+        if held {
+            self.ui.ctx().set_cursor_icon(cursor);
+        } else if area.height < area.width {
+            let y = area.centre().y;
+            self.rule(Point { x: area.left, y }, Point { x: area.right(), y });
+        } else {
+            let x = area.centre().x;
+            self.rule(Point { x, y: area.top }, Point { x, y: area.bottom() });
+        }
+        if response.dragged() { response.interact_pointer_pos() } else { None }
+    }
+
+    /// Asks what pointer, keyboard and screen reader do with a control.
+    pub fn interact(&mut self, area: Area, control: Control<'_>) -> Response {
+        let rect = paint::rect(area);
+        let response = self.ui.interact(rect, Id::unique(control.id), Sense::click());
+        let name = if control.text.is_empty() { control.hint } else { control.text };
+        response.widget_info(|| match control.chosen {
+            Chosen::Plain => WidgetInfo::labeled(Role::Button, true, name),
+            Chosen::Off => WidgetInfo::selected(Role::Button, true, false, name),
+            Chosen::On => WidgetInfo::selected(Role::Button, true, true, name),
+        });
+        if (response.hovered() || response.has_focus()) && !control.hint.is_empty() {
+            self.desk.hint = Some(control.hint.to_owned());
+        }
+        response
+    }
+
+    /// Lets a screen reader read a text that is drawn here.
+    pub fn read(&mut self, area: Area, id: &str, text: &str) {
+        let response = self.ui.interact(paint::rect(area), Id::unique(id), Sense::hover());
+        response.widget_info(|| {
+            let mut info = WidgetInfo::labeled(Role::Label, true, text);
+            info.current_text_value = Some(text.to_owned());
+            info
+        });
+    }
+
+    fn touch(&self, response: &Response, chosen: Chosen) -> Touch {
+        if response.is_pointer_button_down_on() || chosen == Chosen::On {
+            Touch::Down
+        } else if response.hovered() {
+            Touch::Hover
+        } else {
+            Touch::Rest
+        }
+    }
+
+    /// Takes over a picture that was drawn in the coordinates of the window.
+    pub fn picture(&mut self, scene: &Scene) {
+        self.flush();
+        self.desk.audit.note(self.zone, scene);
+        paint::paint(self.ui.painter(), scene);
+    }
+
+    fn flush(&mut self) {
+        let scene = std::mem::take(&mut self.scene);
+        self.desk.audit.note(self.zone, &scene);
+        paint::paint(self.ui.painter(), &scene);
+    }
+
+    /// Paints what was collected.
+    pub fn finish(mut self) {
+        self.flush();
+    }
+}
+
+/// How a text is set.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Style {
+    size: Option<f32>,
+    ink: Option<Rgb>,
+    ground: Option<Rgb>,
+    align: Align,
+}
+
+impl Style {
+    /// Of this size.
+    pub fn sized(size: f32) -> Self {
+        Self { size: Some(size), ..Self::default() }
+    }
+
+    /// In this colour.
+    #[must_use]
+    pub fn ink(self, ink: Rgb) -> Self {
+        Self { ink: Some(ink), ..self }
+    }
+
+    /// On this ground.
+    #[must_use]
+    pub fn on(self, ground: Rgb) -> Self {
+        Self { ground: Some(ground), ..self }
+    }
+
+    /// In the middle of its container.
+    #[must_use]
+    pub fn middle(self) -> Self {
+        Self { align: Align::Middle, ..self }
+    }
+
+    /// At the right edge of its container.
+    #[must_use]
+    pub fn right(self) -> Self {
+        Self { align: Align::Right, ..self }
+    }
+}

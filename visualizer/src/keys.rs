@@ -1,0 +1,432 @@
+//! Every action of the window and the key that does it.
+//!
+//! Letters are places on the keyboard, not characters, so that they stay where they are on every
+//! layout; the help shows the letter that stands there. While a text field has the focus, plain
+//! keys belong to it. Keys are taken out of the input before egui sees them, so that an arrow
+//! steps through time instead of moving the focus.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use eframe::egui;
+use egui::{Event, Key, Modifiers};
+
+use crate::play::Direction::{self, Back, Forward};
+
+/// How far one step goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grain {
+    /// To the next edge of a block.
+    Block,
+    /// To the next microbatch.
+    Microbatch,
+    /// To the next training step.
+    Step,
+    /// To the next instruction.
+    Instruction,
+}
+
+/// Everything that can be done with a key or from the palette.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Plays or pauses.
+    PlayPause,
+    /// Follows training.
+    Live,
+    /// Steps.
+    Step(Grain, Direction),
+    /// To the start of the shown step, or of the one before.
+    First,
+    /// To the newest step.
+    Last,
+    /// Changes the speed.
+    Speed(Direction),
+    /// Gives the speed back to the slow motion.
+    SlowMotion,
+    /// Repeats the selection.
+    Loop,
+    /// Trains on while paused, or not.
+    KeepTraining,
+    /// Trains as many steps again.
+    TrainMore,
+    /// Trains from the beginning.
+    Restart,
+    /// Zooms in (forward) or out.
+    Zoom(Direction),
+    /// Moves the view.
+    Pan(Direction),
+    /// Shows the whole step.
+    Fit,
+    /// Shows the selection as wide as the view.
+    FitSelection,
+    /// Selects what is at the playhead in the row below (forward) or above.
+    Row(Direction),
+    /// Selects the block at the playhead, opens or closes a group of rows.
+    Select,
+    /// Closes or clears the top-most thing.
+    Escape,
+    /// Says what the picture shows.
+    Describe,
+    /// Opens a tab by its number, counted from 0.
+    Tab(u8),
+    /// Opens the window of the split.
+    Split,
+    /// Opens a scenario file.
+    Open,
+    /// Saves the scenario to a file.
+    Save,
+    /// Opens the palette.
+    Palette,
+    /// Shows all keys.
+    Help,
+    /// Light or dark.
+    Theme,
+    /// Large text for a room.
+    Projector,
+    /// Full screen.
+    FullScreen,
+}
+
+/// Whether a chord is meant by the place of its key or by what it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Place,
+    Meaning,
+}
+
+/// A key with its modifiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chord {
+    key: Key,
+    modifiers: Modifiers,
+    by: By,
+}
+
+/// What a chord does, and what a person reads about it.
+#[derive(Clone, Copy, Debug)]
+pub struct Binding {
+    /// What is done.
+    pub action: Action,
+    /// What it is called in the palette and the help.
+    pub name: &'static str,
+    /// The chords, the first one is shown.
+    chords: &'static [Chord],
+    /// Whether it goes on while the key is held.
+    repeats: Repeat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeat {
+    Once,
+    Held,
+}
+
+const fn place(key: Key) -> Chord {
+    Chord { key, modifiers: Modifiers::NONE, by: By::Place }
+}
+
+const fn meaning(modifiers: Modifiers, key: Key) -> Chord {
+    Chord { key, modifiers, by: By::Meaning }
+}
+
+const NONE: Modifiers = Modifiers::NONE;
+
+macro_rules! bindings {
+    ($($action:expr, $name:literal, $repeats:ident, [$($chord:expr),*];)*) => {
+        &[$(Binding {
+            action: $action,
+            name: $name,
+            chords: &[$($chord),*],
+            repeats: Repeat::$repeats,
+        }),*]
+    };
+}
+
+/// All actions, in the order of the help.
+pub const BINDINGS: &[Binding] = bindings![
+    Action::PlayPause, "Play or pause", Once, [meaning(NONE, Key::Space)];
+    Action::Live, "Follow training", Once, [place(Key::F)];
+    Action::Step(Grain::Block, Forward), "Next block", Held, [meaning(NONE, Key::ArrowRight)];
+    Action::Step(Grain::Block, Back), "Previous block", Held, [meaning(NONE, Key::ArrowLeft)];
+    Action::Step(Grain::Microbatch, Forward), "Next microbatch", Held,
+        [meaning(Modifiers::SHIFT, Key::ArrowRight)];
+    Action::Step(Grain::Microbatch, Back), "Previous microbatch", Held,
+        [meaning(Modifiers::SHIFT, Key::ArrowLeft)];
+    Action::Step(Grain::Step, Forward), "Next training step", Held,
+        [meaning(Modifiers::COMMAND, Key::ArrowRight)];
+    Action::Step(Grain::Step, Back), "Previous training step", Held,
+        [meaning(Modifiers::COMMAND, Key::ArrowLeft)];
+    Action::Step(Grain::Instruction, Forward), "Next instruction", Held,
+        [meaning(Modifiers::ALT, Key::ArrowRight)];
+    Action::Step(Grain::Instruction, Back), "Previous instruction", Held,
+        [meaning(Modifiers::ALT, Key::ArrowLeft)];
+    Action::First, "Start of the step", Once, [meaning(NONE, Key::Home)];
+    Action::Last, "Newest step", Once, [meaning(NONE, Key::End)];
+    Action::Speed(Back), "Slower", Held, [place(Key::Comma)];
+    Action::Speed(Forward), "Faster", Held, [place(Key::Period)];
+    Action::SlowMotion, "Best speed for each step", Once, [place(Key::V)];
+    Action::Loop, "Loop the selection", Once, [place(Key::L)];
+    Action::KeepTraining, "Keep training while paused", Once, [place(Key::K)];
+    Action::TrainMore, "Train as many steps again", Once, [place(Key::G)];
+    Action::Restart, "Train from the beginning", Once,
+        [meaning(Modifiers::COMMAND, Key::R)];
+    Action::Zoom(Forward), "Zoom in", Held,
+        [place(Key::W), meaning(NONE, Key::Plus), meaning(Modifiers::SHIFT, Key::Plus)];
+    Action::Zoom(Back), "Zoom out", Held, [place(Key::S), meaning(NONE, Key::Minus)];
+    Action::Pan(Back), "View left", Held, [place(Key::A)];
+    Action::Pan(Forward), "View right", Held, [place(Key::D)];
+    Action::Fit, "Whole step", Once, [meaning(NONE, Key::Num0)];
+    Action::FitSelection, "Zoom to the selection", Once, [place(Key::Z)];
+    Action::Row(Back), "Select in the row above", Held, [meaning(NONE, Key::ArrowUp)];
+    Action::Row(Forward), "Select in the row below", Held, [meaning(NONE, Key::ArrowDown)];
+    Action::Select, "Select at the playhead, open a group", Once, [meaning(NONE, Key::Enter)];
+    Action::Escape, "Close or clear", Once, [meaning(NONE, Key::Escape)];
+    Action::Describe, "Describe the picture", Once, [place(Key::I)];
+    Action::Tab(0), "First tab below", Once, [meaning(NONE, Key::Num1)];
+    Action::Tab(1), "Second tab", Once, [meaning(NONE, Key::Num2)];
+    Action::Tab(2), "Third tab", Once, [meaning(NONE, Key::Num3)];
+    Action::Tab(3), "Fourth tab", Once, [meaning(NONE, Key::Num4)];
+    Action::Tab(4), "Fifth tab", Once, [meaning(NONE, Key::Num5)];
+    Action::Tab(5), "Sixth tab", Once, [meaning(NONE, Key::Num6)];
+    Action::Split, "Change the split", Once, [place(Key::C)];
+    Action::Open, "Open a scenario", Once, [meaning(Modifiers::COMMAND, Key::O)];
+    Action::Save, "Save the scenario", Once, [meaning(Modifiers::COMMAND, Key::S)];
+    Action::Palette, "Find an action", Once, [meaning(Modifiers::COMMAND, Key::K)];
+    Action::Help, "All keys", Once,
+        [meaning(NONE, Key::Questionmark), meaning(Modifiers::SHIFT, Key::Questionmark),
+         meaning(NONE, Key::F1)];
+    Action::Theme, "Light or dark", Once, [place(Key::N)];
+    Action::Projector, "Large text for a room", Once, [place(Key::P)];
+    Action::FullScreen, "Full screen", Once, [meaning(NONE, Key::F11)];
+];
+
+/// The binding of an action.
+pub fn binding(action: Action) -> Option<&'static Binding> {
+    BINDINGS.iter().find(|binding| binding.action == action)
+}
+
+/// Who has the keyboard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keyboard {
+    /// The window: all keys are actions.
+    #[default]
+    Window,
+    /// A list or a dialogue: only the keys that open and close.
+    Dialogue,
+}
+
+/// Takes the keys of actions out of the input. Clones share one state.
+#[derive(Clone, Debug, Default)]
+pub struct Keys(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    pressed: Vec<Action>,
+    keyboard: Keyboard,
+    /// What stands on the keys of this keyboard, as far as it has been seen.
+    local: BTreeMap<Key, Key>,
+}
+
+impl Keys {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The actions since the last call, in order.
+    pub fn take(&self) -> Vec<Action> {
+        std::mem::take(&mut self.lock().pressed)
+    }
+
+    /// Says who has the keyboard from now on.
+    pub fn give_to(&self, keyboard: Keyboard) {
+        self.lock().keyboard = keyboard;
+    }
+
+    /// How the first chord of a binding reads on this keyboard: `Shift →`.
+    pub fn chord(&self, binding: &Binding) -> String {
+        binding.chords.first().map(|chord| self.lock().text(*chord)).unwrap_or_default()
+    }
+
+    /// How the key of an action reads on this keyboard; empty where it has none.
+    pub fn of(&self, action: Action) -> String {
+        binding(action).map(|binding| self.chord(binding)).unwrap_or_default()
+    }
+}
+
+impl State {
+    fn text(&self, chord: Chord) -> String {
+        let mut text = String::new();
+        for (held, name) in [
+            (chord.modifiers.command, "Ctrl "),
+            (chord.modifiers.alt, "Alt "),
+            (chord.modifiers.shift, "Shift "),
+        ] {
+            if held {
+                text.push_str(name);
+            }
+        }
+        let key = match chord.by {
+            By::Place => self.local.get(&chord.key).copied().unwrap_or(chord.key),
+            By::Meaning => chord.key,
+        };
+        text.push_str(match key {
+            Key::ArrowLeft => "←",
+            Key::ArrowRight => "→",
+            Key::ArrowUp => "↑",
+            Key::ArrowDown => "↓",
+            Key::Comma => ",",
+            Key::Period => ".",
+            Key::Plus => "+",
+            Key::Minus => "-",
+            Key::Questionmark => "?",
+            Key::Escape => "Esc",
+            other => other.name(),
+        });
+        text
+    }
+
+    /// The action of a key event, if it has one here and now.
+    fn action(&self, event: &Event, holder: Holder) -> Option<Action> {
+        let Event::Key { key, physical_key, pressed: true, repeat, modifiers } = event else {
+            return None;
+        };
+        let place = physical_key.unwrap_or(*key);
+        let fits = |chord: &Chord| {
+            let same = match chord.by {
+                By::Place => chord.key == place,
+                By::Meaning => chord.key == *key,
+            };
+            same && modifiers.matches_exact(chord.modifiers)
+        };
+        let found = BINDINGS.iter().find(|binding| binding.chords.iter().any(fits))?;
+        if *repeat && found.repeats == Repeat::Once {
+            return None;
+        }
+        let action = found.action;
+        let opens_or_closes =
+            matches!(action, Action::Escape | Action::Palette | Action::Help | Action::FullScreen);
+        let plain = !(modifiers.command || modifiers.alt || matches!(key, Key::F1 | Key::F11));
+        let allowed = match (self.keyboard, holder) {
+            (_, Holder::TextField) => opens_or_closes && (!plain || action == Action::Escape),
+            (Keyboard::Dialogue, _) => opens_or_closes,
+            (Keyboard::Window, Holder::Control) => !matches!(key, Key::Space | Key::Enter),
+            (Keyboard::Window, Holder::Nobody) => true,
+        };
+        allowed.then_some(action)
+    }
+}
+
+/// Which widget has the focus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    Nobody,
+    Control,
+    TextField,
+}
+
+impl egui::Plugin for Keys {
+    fn debug_name(&self) -> &'static str {
+        "keys"
+    }
+
+    fn input_hook(&mut self, ctx: &egui::Context, input: &mut egui::RawInput) {
+        let holder = if ctx.text_edit_focused() {
+            Holder::TextField
+        } else if ctx.memory(|memory| memory.focused().is_some()) {
+            Holder::Control
+        } else {
+            Holder::Nobody
+        };
+        let mut state = self.lock();
+        let mut taken = Vec::new();
+        input.events.retain(|event| {
+            if let Event::Key { key, physical_key: Some(place), .. } = event {
+                state.local.insert(*place, *key);
+            }
+            let action = state.action(event, holder);
+            taken.extend(action);
+            action.is_none()
+        });
+        state.pressed.append(&mut taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn press(key: Key, place: Key, modifiers: Modifiers) -> Event {
+        Event::Key { key, physical_key: Some(place), pressed: true, repeat: false, modifiers }
+    }
+
+    #[test]
+    fn no_two_actions_share_a_key_and_every_action_has_one() {
+        let mut seen: Vec<(Key, Modifiers)> = Vec::new();
+        for binding in BINDINGS {
+            assert!(!binding.chords.is_empty(), "{}", binding.name);
+            for chord in binding.chords {
+                let chord = (chord.key, chord.modifiers);
+                assert!(!seen.contains(&chord), "{}: {chord:?} is taken", binding.name);
+                seen.push(chord);
+            }
+        }
+    }
+
+    #[test]
+    fn letters_are_places_and_the_help_shows_what_stands_there() {
+        let mut state = State::default();
+        // On a French keyboard Z stands where W is on an English one.
+        let event = press(Key::Z, Key::W, NONE);
+        assert_eq!(state.action(&event, Holder::Nobody), Some(Action::Zoom(Forward)));
+        let chord = binding(Action::Zoom(Forward)).unwrap().chords[0];
+        assert_eq!(state.text(chord), "W");
+        state.local.insert(Key::W, Key::Z);
+        assert_eq!(state.text(chord), "Z");
+        let step = binding(Action::Step(Grain::Step, Forward)).unwrap().chords[0];
+        assert_eq!(state.text(step), "Ctrl →");
+    }
+
+    #[test]
+    fn a_text_field_keeps_its_letters_and_a_control_its_space() {
+        let state = State::default();
+        for binding in BINDINGS {
+            let chord = binding.chords[0];
+            let event = press(chord.key, chord.key, chord.modifiers);
+            let in_text = state.action(&event, Holder::TextField);
+            assert_eq!(state.action(&event, Holder::Nobody), Some(binding.action));
+            if chord.modifiers.is_none() && !matches!(chord.key, Key::Escape | Key::F11) {
+                assert_eq!(in_text, None, "{}", binding.name);
+            }
+        }
+        let space = press(Key::Space, Key::Space, NONE);
+        assert_eq!(state.action(&space, Holder::Control), None);
+        let right = press(Key::ArrowRight, Key::ArrowRight, NONE);
+        assert!(state.action(&right, Holder::Control).is_some());
+    }
+
+    #[test]
+    fn a_dialogue_takes_all_keys_but_those_that_close_it() {
+        let state = State { keyboard: Keyboard::Dialogue, ..State::default() };
+        let of = |key| state.action(&press(key, key, NONE), Holder::Nobody);
+        assert_eq!(of(Key::Escape), Some(Action::Escape));
+        assert_eq!(of(Key::Space), None);
+        assert_eq!(of(Key::F), None);
+    }
+
+    #[test]
+    fn a_held_key_steps_on_but_does_not_toggle_on() {
+        let state = State::default();
+        let held = |key| {
+            let event = Event::Key {
+                key,
+                physical_key: None,
+                pressed: true,
+                repeat: true,
+                modifiers: NONE,
+            };
+            state.action(&event, Holder::Nobody)
+        };
+        assert_eq!(held(Key::Space), None);
+        assert_eq!(held(Key::ArrowRight), Some(Action::Step(Grain::Block, Forward)));
+    }
+}

@@ -1,0 +1,162 @@
+//! What can lie over the window: lists, the split, the palette, the keys, a path.
+//!
+//! One at a time. Each is drawn on a [`Board`] of its own in egui's foreground, closes with Esc or a
+//! press beside it, and returns commands like any other part.
+
+mod help;
+mod list;
+mod palette;
+mod path;
+mod split;
+
+use eframe::egui;
+use egui::{Id, Order, Sense};
+use shardlab::config::Scenario;
+use shardlab::trace::draw::scene::{Area, Shape};
+
+use crate::app::Anchors;
+use crate::board::{Board, Desk};
+use crate::keys::{Keyboard, Keys};
+use crate::paint;
+use crate::shown::{Command, Popup};
+
+/// What is over the window, with what was typed and chosen in it so far.
+#[derive(Debug)]
+pub struct Over(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    /// The list of scenarios.
+    Scenarios(list::Scenarios),
+    /// The split.
+    Split(Box<split::Split>),
+    /// All actions by name.
+    Palette(palette::Palette),
+    /// All keys.
+    Help(help::Help),
+    /// A path to open or to save to.
+    Path(path::PathField),
+}
+
+/// What a popup is drawn with.
+#[derive(Debug)]
+pub struct Around<'a> {
+    /// The window.
+    pub window: Area,
+    /// Where lists hang.
+    pub anchors: Anchors,
+    /// What keys read.
+    pub keys: &'a Keys,
+    /// Tabs by name, left and right.
+    pub tabs: [Vec<&'static str>; 2],
+}
+
+impl Over {
+    /// Opens one.
+    pub fn open(popup: Popup, scenario: &Scenario) -> Self {
+        Self(match popup {
+            Popup::Scenarios => Kind::Scenarios(list::Scenarios::default()),
+            Popup::Split => Kind::Split(Box::new(split::Split::new(scenario))),
+            Popup::Palette => Kind::Palette(palette::Palette::default()),
+            Popup::Help => Kind::Help(help::Help::default()),
+            Popup::Open => Kind::Path(path::PathField::open()),
+            Popup::Save => Kind::Path(path::PathField::save(scenario)),
+        })
+    }
+
+    /// Which one it is.
+    pub fn popup(&self) -> Popup {
+        match &self.0 {
+            Kind::Scenarios(_) => Popup::Scenarios,
+            Kind::Split(_) => Popup::Split,
+            Kind::Palette(_) => Popup::Palette,
+            Kind::Help(_) => Popup::Help,
+            Kind::Path(path) => path.popup(),
+        }
+    }
+
+    /// Who has the keyboard while it is open.
+    pub fn keyboard(over: Option<&Self>) -> Keyboard {
+        if over.is_some() { Keyboard::Dialogue } else { Keyboard::Window }
+    }
+
+    /// Draws it over everything else.
+    pub fn show(
+        &mut self,
+        ctx: &egui::Context,
+        desk: &mut Desk,
+        around: &Around<'_>,
+    ) -> Vec<Command> {
+        let area = self.area(desk, around);
+        let id = Id::unique(("over", self.popup() as u8));
+        let rect = paint::rect(area);
+        let shown =
+            egui::Area::new(id).order(Order::Foreground).fixed_pos(rect.min).show(ctx, |ui| {
+                // Takes every press, so that none reaches what lies below.
+                ui.interact(rect, id.with("ground"), Sense::click_and_drag());
+                ui.set_clip_rect(rect.expand(1.0));
+                let look = desk.look;
+                let mut board = Board::new(ui, desk, "over the window");
+                let (fill, edge) = (look.popup(), Some(look.theme.faint));
+                board.push(Shape::Fill { area, fill, pattern: None, edge, corner: look.gap(1) });
+                board.stand_on(look.popup());
+                let inner = area.shrunk(look.gap(3), look.gap(3));
+                let commands = match &mut self.0 {
+                    Kind::Scenarios(list) => list.show(&mut board, inner),
+                    Kind::Split(split) => split.show(&mut board, inner),
+                    Kind::Palette(palette) => palette.show(&mut board, inner, around),
+                    Kind::Help(help) => help.show(&mut board, inner, around),
+                    Kind::Path(path) => path.show(&mut board, inner),
+                };
+                board.finish();
+                ui.allocate_rect(rect, Sense::hover());
+                commands
+            });
+        let mut commands = shown.inner;
+        let pressed_beside = ctx.input(|input| {
+            let at = input.pointer.interact_pos();
+            input.pointer.any_pressed() && at.is_some_and(|at| !rect.contains(at))
+        });
+        if pressed_beside && !self.is_on_its_button(ctx, around) {
+            commands.push(Command::Close);
+        }
+        commands
+    }
+
+    /// Whether the pointer is on the button that opens and closes this.
+    fn is_on_its_button(&self, ctx: &egui::Context, around: &Around<'_>) -> bool {
+        let button = match &self.0 {
+            Kind::Scenarios(_) => around.anchors.scenario,
+            Kind::Split(_) => around.anchors.split,
+            Kind::Help(_) => around.anchors.help,
+            Kind::Palette(_) | Kind::Path(_) => return false,
+        };
+        let at = ctx.input(|input| input.pointer.interact_pos());
+        at.is_some_and(|at| paint::rect(button).contains(at))
+    }
+
+    fn area(&self, desk: &Desk, around: &Around<'_>) -> Area {
+        let (window, look) = (around.window, desk.look);
+        let scale = look.scale;
+        let margin = look.gap(2);
+        let (width, height) = match &self.0 {
+            Kind::Scenarios(_) => (420.0, list::Scenarios::height()),
+            Kind::Split(_) => (620.0, split::HEIGHT),
+            Kind::Palette(_) => (520.0, palette::HEIGHT),
+            Kind::Help(_) => (860.0, help::HEIGHT),
+            Kind::Path(_) => (620.0, path::HEIGHT),
+        };
+        let width = (width * scale).min(window.width - 2.0 * margin);
+        let height = (height * scale).min(window.height - 2.0 * margin);
+        let (left, top) = match &self.0 {
+            Kind::Scenarios(_) => (around.anchors.scenario.left, around.anchors.scenario.bottom()),
+            Kind::Split(_) => (around.anchors.split.left, around.anchors.split.bottom()),
+            Kind::Palette(_) | Kind::Help(_) | Kind::Path(_) => {
+                ((window.width - width) / 2.0, (window.height - height) / 4.0)
+            }
+        };
+        let left = left.min(window.right() - width - margin).max(margin).round();
+        let top = (top + look.gap(1)).min(window.bottom() - height - margin).max(margin).round();
+        Area::new(left, top, width, height)
+    }
+}

@@ -1,0 +1,41 @@
+//! The tabs of the lower band.
+//!
+//! A tab is a [`Panel`]: it draws into the area that it is given and returns commands. To add one,
+//! write it in a file here, drawing through the [`Board`] (pictures of the library go through
+//! [`Board::picture`]), and name it in [`left`] or [`right`]; its number key, its place in the
+//! palette and its maximised form come by themselves. A panel that is not finished is not named.
+
+mod details;
+
+use shardlab::trace::draw::scene::Area;
+
+use crate::board::Board;
+use crate::shown::{Command, Shared};
+
+/// One tab.
+pub trait Panel: std::fmt::Debug {
+    /// What stands on the tab.
+    fn name(&self) -> &'static str;
+
+    /// What it shows, in one line.
+    fn about(&self) -> &'static str;
+
+    /// Draws it.
+    fn show(&mut self, board: &mut Board<'_>, area: Area, shared: &Shared<'_>) -> Vec<Command>;
+
+    /// Another run begins: what belongs to the old one is forgotten.
+    fn clear(&mut self) {}
+}
+
+/// The tabs of the wide part, in order.
+pub fn left() -> Vec<Box<dyn Panel>> {
+    Vec::new()
+}
+
+/// The tabs of the narrow part, in order. The first one is open at first.
+pub fn right() -> Vec<Box<dyn Panel>> {
+    vec![Box::<details::Details>::default()]
+}
+
+/// Which of [`right`] a selection opens.
+pub const DETAILS: usize = 0;

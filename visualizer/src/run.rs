@@ -1,0 +1,261 @@
+//! A training run as the window knows it: what a driver has told so far.
+//!
+//! [`Run`] only takes events over and leaves commands; it never waits for training. The last steps
+//! are kept whole, so that they can be shown again; of all others the loss stays.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use shardlab::config::Scenario;
+use shardlab::exec::{NonFinite, Progress};
+use shardlab::sim;
+use shardlab::trace::Trace;
+use shardlab::train::driver::{Driver, Event, Explained, Facts, Place, Setup, Stepped};
+use shardlab::train::{DeviceRequest, Options};
+
+use crate::play::Steps;
+
+/// Steps over which the replayed clock takes its medians.
+const MEDIAN_OVER: usize = 16;
+/// Steps that are kept whole at most, and how much their spans may take.
+const KEPT_MOST: usize = 200;
+const KEPT_BYTES: usize = 96 << 20;
+
+/// How a run stands.
+#[derive(Clone, Debug)]
+pub enum State {
+    /// It is being prepared; what is done just now.
+    Starting(Progress),
+    /// Steps follow one another.
+    Training,
+    /// It waits to be told to go on.
+    Held,
+    /// All steps are trained.
+    Done,
+    /// A step had a number that is not finite, and changed nothing.
+    NotFinite {
+        /// Which step, 0-based.
+        step: u64,
+        /// The first such number.
+        first: Option<Box<NonFinite>>,
+    },
+    /// A step does not end.
+    Hang {
+        /// Which step, 0-based.
+        step: u64,
+        /// Who waits for what, one line a rank.
+        report: Vec<String>,
+    },
+    /// It cannot go on, or could not start.
+    Failed(Explained),
+}
+
+/// A run and all that is known of it.
+#[derive(Debug)]
+pub struct Run {
+    driver: Option<Driver>,
+    scenario: Scenario,
+    facts: Option<Arc<Facts>>,
+    state: State,
+    /// The last steps, ascending and without holes.
+    traces: VecDeque<Arc<Trace>>,
+    /// `(step, loss)` of all steps.
+    losses: Vec<(u64, f64)>,
+    /// `(steps trained before, loss)` over the held-out text.
+    held_out: Vec<(u64, f64)>,
+    /// Why the CPU trains instead of what was asked for.
+    fell_back: Option<Explained>,
+    /// What was asked of the driver last.
+    wants_to_train: bool,
+}
+
+impl Run {
+    /// Starts a run on a thread of its own; `wake` is called when there is something new.
+    pub fn start(
+        scenario: Scenario,
+        devices: DeviceRequest,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        let options = Options { devices, ..Options::default() };
+        let mut run = Self::told(scenario.clone());
+        match Driver::start(Setup::new(scenario, options), wake) {
+            Ok(driver) => run.driver = Some(driver),
+            Err(error) => {
+                run.state = State::Failed(Explained {
+                    what: "training cannot start".into(),
+                    why: error.to_string(),
+                    remedy: "Close other programs and start again".into(),
+                });
+            }
+        }
+        run
+    }
+
+    /// A run that is told by whoever calls [`Run::absorb`]: recorded steps.
+    pub fn told(scenario: Scenario) -> Self {
+        Self {
+            driver: None,
+            scenario,
+            facts: None,
+            state: State::Starting(Progress::Planning),
+            traces: VecDeque::new(),
+            losses: Vec::new(),
+            held_out: Vec::new(),
+            fell_back: None,
+            wants_to_train: true,
+        }
+    }
+
+    /// What is trained.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// All that does not change from step to step; `None` until the run is ready.
+    pub fn facts(&self) -> Option<&Arc<Facts>> {
+        self.facts.as_ref()
+    }
+
+    /// How it stands.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// `(step, loss)` of all steps.
+    pub fn losses(&self) -> &[(u64, f64)] {
+        &self.losses
+    }
+
+    /// `(steps trained before, loss)` over the held-out text.
+    pub fn held_out(&self) -> &[(u64, f64)] {
+        &self.held_out
+    }
+
+    /// Why the CPU trains instead of what was asked for.
+    pub fn fell_back(&self) -> Option<&Explained> {
+        self.fell_back.as_ref()
+    }
+
+    /// Steps that are trained.
+    pub fn trained(&self) -> u64 {
+        self.losses.last().map_or(0, |(step, _)| step + 1)
+    }
+
+    /// The steps that can be shown.
+    pub fn steps(&self) -> Steps {
+        Steps {
+            oldest: self.traces.front().map_or(0, |trace| trace.step),
+            newest: self.traces.back().map(|trace| trace.step),
+        }
+    }
+
+    /// A step as it was measured.
+    pub fn measured(&self, step: u64) -> Option<&Arc<Trace>> {
+        let first = self.traces.front()?.step;
+        self.traces.get(usize::try_from(step.checked_sub(first)?).ok()?)
+    }
+
+    /// A step laid out as if every rank had its own device, by the medians of the steps up to it.
+    pub fn replayed(&self, step: u64) -> Option<Trace> {
+        let facts = self.facts.as_ref()?;
+        let first = self.traces.front()?.step;
+        let index = usize::try_from(step.checked_sub(first)?).ok()?;
+        self.traces.get(index)?;
+        let from = (index + 1).saturating_sub(MEDIAN_OVER);
+        let recent: Vec<&Trace> = self.traces.range(from..=index).map(AsRef::as_ref).collect();
+        Some(sim::replay_medians(&facts.plan, &facts.graph, &recent))
+    }
+
+    /// Takes over what has been told since the last call; whether there was anything.
+    pub fn listen(&mut self) -> bool {
+        let events: Vec<Event> = match &self.driver {
+            Some(driver) => std::iter::from_fn(|| driver.next_event()).collect(),
+            None => Vec::new(),
+        };
+        let any = !events.is_empty();
+        for event in events {
+            self.absorb(event);
+        }
+        any
+    }
+
+    /// Takes over one event.
+    pub fn absorb(&mut self, event: Event) {
+        match event {
+            Event::Starting(progress) => self.state = State::Starting(progress),
+            Event::Ready(facts) => {
+                self.scenario = facts.scenario.clone();
+                self.facts = Some(facts);
+                self.traces.clear();
+            }
+            Event::Step(step) => self.stepped(step),
+            Event::HeldOut { trained, loss } => self.held_out.push((trained, loss)),
+            Event::Playing => self.state = State::Training,
+            Event::Paused => {
+                // A pause that follows a failure does not make it well.
+                if matches!(self.state, State::Starting(_) | State::Training | State::Done) {
+                    self.state = State::Held;
+                }
+            }
+            Event::Done { .. } => self.state = State::Done,
+            Event::NotFinite { step, first } => self.state = State::NotFinite { step, first },
+            Event::Hang { step, report } => self.state = State::Hang { step, report },
+            Event::DeviceFellBack { why } => self.fell_back = Some(why),
+            Event::Failed(why) => self.state = State::Failed(why),
+            Event::WentBack { to, .. } => {
+                if to == Place::Start {
+                    self.losses.clear();
+                    self.held_out.clear();
+                    self.traces.clear();
+                }
+                self.state = State::Held;
+            }
+            Event::Forked(_) | Event::Stopped => {}
+        }
+    }
+
+    fn stepped(&mut self, Stepped { summary, report }: Stepped) {
+        self.losses.push((summary.step, summary.loss));
+        let Some(report) = report else {
+            // Older steps than this one are known no more without a hole.
+            self.traces.clear();
+            return;
+        };
+        let spans: usize = report.trace.spans.iter().map(Vec::len).sum();
+        let bytes = (spans * size_of::<shardlab::trace::Span>()).max(1);
+        let most = (KEPT_BYTES / bytes).clamp(MEDIAN_OVER + 1, KEPT_MOST);
+        while self.traces.len() >= most {
+            self.traces.pop_front();
+        }
+        self.traces.push_back(Arc::clone(&report.trace));
+    }
+
+    /// Lets training go on or hold, if that is not what it does already.
+    pub fn let_train(&mut self, goes_on: bool) {
+        if self.wants_to_train == goes_on {
+            return;
+        }
+        self.wants_to_train = goes_on;
+        let Some(driver) = &self.driver else { return };
+        match (goes_on, &self.state) {
+            (true, State::Held) => driver.play(),
+            (false, State::Starting(_) | State::Training) => driver.pause(),
+            _ => {}
+        }
+    }
+
+    /// Trains one more step and holds.
+    pub fn train_one(&self) {
+        if let Some(driver) = &self.driver {
+            driver.step();
+        }
+    }
+
+    /// Trains so many more steps.
+    pub fn train_more(&mut self, steps: u64) {
+        self.wants_to_train = true;
+        if let Some(driver) = &self.driver {
+            driver.train_more(steps);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What is on the screen, shared by all parts of the window and changed by none of them.
+//!
+//! A part reads a [`Shared`] and returns [`Command`]s; the app alone obeys them. So one pointer, one
+//! playhead and one selection are the same everywhere, in the same frame.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use shardlab::config::Scenario;
+use shardlab::trace::bubble::{Bubble, bubble};
+use shardlab::trace::draw::axis::TimeAxis;
+use shardlab::trace::draw::playback::slow_motion;
+use shardlab::trace::draw::shortest_forward;
+use shardlab::trace::draw::timeline::{Arrows, Target, Timeline};
+use shardlab::trace::{Span, Trace};
+use shardlab::train::driver::Facts;
+use shardlab::units::Nanos;
+
+use crate::keys::Action;
+use crate::play::{OnScreen, Play};
+use crate::run::Run;
+use crate::zones::Dividers;
+
+/// A step that was laid out for the screen.
+#[derive(Debug)]
+pub struct Step {
+    /// All that does not change from step to step.
+    pub facts: Arc<Facts>,
+    /// Rows of blocks.
+    pub timeline: Timeline,
+    /// How much of it is waiting.
+    pub bubble: Bubble,
+}
+
+impl Step {
+    /// Prepares a step of a run.
+    pub fn new(facts: &Arc<Facts>, trace: Trace) -> Self {
+        let memory: Vec<_> = facts.ledger.ranks.iter().map(|rank| rank.memory.at_peak).collect();
+        let bubble = bubble(&facts.plan, &trace);
+        let plan = Arc::clone(&facts.plan);
+        let timeline = Timeline::new(plan, &facts.order, Arc::new(trace), &memory);
+        Self { facts: Arc::clone(facts), timeline, bubble }
+    }
+
+    /// Which step, 0-based.
+    pub fn number(&self) -> u64 {
+        self.timeline.trace().step
+    }
+
+    /// What playback must know of it.
+    pub fn on_screen(&self) -> OnScreen {
+        let length = self.timeline.end();
+        let rows: Vec<_> =
+            self.timeline.ranks().iter().map(|rank| self.timeline.blocks(*rank).to_vec()).collect();
+        let shortest = shortest_forward(&rows).unwrap_or(length);
+        OnScreen { step: self.number(), length, slow_motion: slow_motion(length, shortest) }
+    }
+}
+
+/// What is looked at, besides the step itself.
+#[derive(Clone, Debug, Default)]
+pub struct Sight {
+    /// What the pointer is over.
+    pub hover: Option<Target>,
+    /// What was chosen.
+    pub selection: Option<Target>,
+    /// The part of the step that is as wide as the timeline; `None`: all of it.
+    pub window: Option<Span>,
+    /// A stretch of time that was marked.
+    pub marked: Option<Span>,
+    /// Pipeline positions whose ranks have rows of their own.
+    pub open: BTreeSet<u32>,
+    /// Rows that are scrolled away above, in points.
+    pub scroll: f32,
+    /// Which dependencies are drawn: all while their key is held.
+    pub arrows: Arrows,
+}
+
+/// All that the parts of the window may read.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared<'a> {
+    /// The run.
+    pub run: &'a Run,
+    /// Playback.
+    pub play: &'a Play,
+    /// The step on the screen; `None` before the first.
+    pub step: Option<&'a Step>,
+    /// Its time axis.
+    pub axis: TimeAxis,
+    /// Pointer, selection and window of time.
+    pub sight: &'a Sight,
+}
+
+impl<'a> Shared<'a> {
+    /// The part of the step that is as wide as the timeline.
+    pub fn window(&self) -> Span {
+        self.sight.window.unwrap_or(Span { start: Nanos(0), end: self.axis.end })
+    }
+
+    /// What is spoken of: under the pointer, else chosen.
+    pub fn target(&self) -> Option<Target> {
+        self.sight.hover.or(self.sight.selection)
+    }
+
+    /// The name of the scenario.
+    pub fn scenario(&self) -> &'a Scenario {
+        self.run.scenario()
+    }
+}
+
+/// What a part of the window asks for.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// An action that a key does as well.
+    Do(Action),
+    /// The playhead at an instant of the shown step.
+    Seek(Nanos),
+    /// Another step on the screen.
+    SeekStep(u64),
+    /// The pointer is over something, or nothing.
+    Hover(Option<Target>),
+    /// Something is chosen, or nothing.
+    Select(Option<Target>),
+    /// A stretch of time is marked, or none.
+    Mark(Option<Span>),
+    /// This part of the step as wide as the timeline; `None`: all of it.
+    Window(Option<Span>),
+    /// The rows of a pipeline position are opened or closed.
+    Unfold(u32),
+    /// Rows are scrolled to so many points.
+    Scroll(f32),
+    /// A divider was dragged.
+    Divide(Dividers),
+    /// A tab on the left, by its number.
+    OpenLeft(usize),
+    /// A tab on the right, by its number.
+    OpenRight(usize),
+    /// A tab as large as the window has room for, or as before.
+    Maximise(Side),
+    /// Another run.
+    Train(Box<Scenario>),
+    /// What is over the window is opened, or closed if it is open already.
+    Toggle(Popup),
+    /// What is over the window is closed.
+    Close,
+    /// A line for the person.
+    Tell(String),
+}
+
+/// A side of the lower band.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Wires, memory and what else has the wide part.
+    Left,
+    /// Loss and details.
+    Right,
+}
+
+/// What can lie over the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Popup {
+    /// The list of scenarios.
+    Scenarios,
+    /// The split of the run.
+    Split,
+    /// All actions by name.
+    Palette,
+    /// All keys.
+    Help,
+    /// A path to open.
+    Open,
+    /// A path to save to.
+    Save,
+}

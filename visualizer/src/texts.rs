@@ -1,0 +1,166 @@
+//! The sentences of the window, as pure functions of what they speak about.
+//!
+//! One line each, at most 120 characters, in the words of the field.
+
+use shardlab::config::layout::ZeroStage;
+use shardlab::config::{Layout, Scenario, ScheduleName};
+use shardlab::exec::{DeviceInfo, DeviceKind, NonFinite};
+use shardlab::mesh::Axis;
+use shardlab::trace::bubble::formula_waiting_over_span;
+use shardlab::trace::draw::playback::Speed;
+use shardlab::train::driver::Explained;
+
+/// What the picture is, for who sees it for the first time.
+pub fn idle(layout: &Layout, groups: bool) -> String {
+    let ranks = layout.mesh().size();
+    let row = if groups { "A row is a stage" } else { "A row is a rank" };
+    match ranks {
+        1 => format!(
+            "1 rank trains a language model alone. {row}: colour works. Space pauses, → steps."
+        ),
+        _ => format!(
+            "{ranks} ranks train one language model together. {row}: colour works, hatching waits. \
+             Space pauses, → steps."
+        ),
+    }
+}
+
+/// The cuts of a layout: `data 2 × tensor 2 × pipeline 2 · ZeRO 1`.
+pub fn cuts(layout: &Layout) -> String {
+    let [data, tensor, pipeline] =
+        Axis::ALL.map(|axis| format!("{} {}", axis.word(), layout.mesh().len(axis)));
+    let zero = match layout.zero {
+        ZeroStage::Zero0 => String::new(),
+        stage => format!(" · ZeRO {}", u8::from(stage)),
+    };
+    format!("{data} × {tensor} × {pipeline}{zero}")
+}
+
+/// A schedule as people write it.
+pub fn schedule(name: &ScheduleName) -> String {
+    match name {
+        ScheduleName::GPipe => "GPipe".into(),
+        ScheduleName::OneFOneB => "1F1B".into(),
+        other => other.to_string(),
+    }
+}
+
+/// What runs the ranks: `CPU, 8 ranks`.
+pub fn device(devices: &[DeviceInfo]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for device in devices {
+        let name = if device.kind == DeviceKind::Host { "CPU" } else { device.name.as_str() };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let count = devices.len();
+    format!("{}, {count} rank{}", names.join(" and "), if count == 1 { "" } else { "s" })
+}
+
+/// Both heads: `step 41 of 96 trained, slow motion 1/32`.
+pub fn heads(shown: Option<u64>, trained: u64, speed: Speed) -> String {
+    let Some(shown) = shown else { return format!("{trained} steps trained") };
+    let how = match speed.power() {
+        ..0 => format!("slow motion {speed}"),
+        0 => "real time".into(),
+        1.. => format!("{speed} × real time"),
+    };
+    format!("step {} of {trained} trained, {how}", shown + 1)
+}
+
+/// The share of waiting that the textbook gives, where it gives one.
+pub fn formula(layout: &Layout) -> Option<f64> {
+    let plain = matches!(layout.schedule, ScheduleName::GPipe | ScheduleName::OneFOneB);
+    (plain && layout.chunks == 1).then(|| formula_waiting_over_span(layout.pp, layout.microbatches))
+}
+
+/// All steps are trained.
+pub fn done(trained: u64, shown: Option<u64>) -> String {
+    let shown = shown.map_or(trained, |step| step + 1);
+    format!("Training done, {trained} steps. Replaying step {shown}; nothing is running.")
+}
+
+/// A step with a number that is not finite.
+pub fn not_finite(step: u64, first: Option<&NonFinite>) -> String {
+    match first {
+        Some(first) => format!("Step {}: first non-finite number on {first}.", step + 1),
+        None => format!("Step {}: the loss or the gradient norm is not finite.", step + 1),
+    }
+}
+
+/// Training goes on elsewhere than asked for.
+pub fn fell_back(why: &Explained) -> String {
+    let Explained { what, why, .. } = why;
+    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    format!("{what}{why}. Training on the CPU instead.")
+}
+
+/// No window can open: without a display.
+pub fn no_display(unset: &[&str]) -> String {
+    let unset = match unset {
+        [] => "the display does not answer".to_owned(),
+        [one] => format!("{one} is unset"),
+        [first, .., last] => format!("{first} and {last} are unset"),
+    };
+    format!(
+        "No display found ({unset}), so no window can open. The same step in this terminal: shardlab"
+    )
+}
+
+/// No window can open: without an adapter to draw it.
+pub fn no_adapter(why: &str) -> String {
+    format!(
+        "No adapter can draw the window ({why}). Install a Vulkan driver, on Debian and Ubuntu: \
+         mesa-vulkan-drivers. The same step in this terminal: shardlab"
+    )
+}
+
+/// The title of the window.
+pub fn title(scenario: &Scenario) -> String {
+    format!("{} · Shardlab", scenario.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presets;
+
+    #[test]
+    fn every_sentence_fits_one_line() {
+        for preset in presets::all() {
+            let layout = &preset.scenario.layout;
+            for groups in [false, true] {
+                assert!(idle(layout, groups).chars().count() <= 120, "{}", idle(layout, groups));
+            }
+        }
+        assert!(done(100_000, Some(99_999)).chars().count() <= 120);
+    }
+
+    #[test]
+    fn the_quickstart_reads_as_on_the_page() {
+        let scenario = presets::quickstart();
+        assert_eq!(
+            idle(&scenario.layout, false),
+            "8 ranks train one language model together. A row is a rank: colour works, hatching \
+             waits. Space pauses, → steps."
+        );
+        assert_eq!(cuts(&scenario.layout), "data 2 × tensor 2 × pipeline 2 · ZeRO 1");
+        assert_eq!(formula(&scenario.layout), Some(0.2));
+        assert_eq!(heads(Some(40), 96, Speed::new(-5)), "step 41 of 96 trained, slow motion 1/32");
+        assert_eq!(
+            done(200, Some(199)),
+            "Training done, 200 steps. Replaying step 200; nothing is running."
+        );
+    }
+
+    #[test]
+    fn no_window_says_why_and_what_to_do() {
+        assert_eq!(
+            no_display(&["DISPLAY", "WAYLAND_DISPLAY"]),
+            "No display found (DISPLAY and WAYLAND_DISPLAY are unset), so no window can open. \
+             The same step in this terminal: shardlab"
+        );
+        assert!(no_adapter("none found").contains("mesa-vulkan-drivers"));
+    }
+}
