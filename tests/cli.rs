@@ -205,6 +205,23 @@ fn a_schedule_goes_out_as_csv_and_comes_back() {
 }
 
 #[test]
+fn plan_writes_the_schedule_as_a_picture() {
+    let folder = folder();
+    let flags = "plan --pp 4 --tp 1 --microbatches 8 --svg plan.svg --json";
+    let plan = json(&run_in(folder.path(), flags), 0);
+    let svg = fs::read_to_string(folder.path().join("plan.svg")).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    assert!(svg.contains(&format!("{} units, waiting 27.3 % of them.", plan["makespan"])));
+    assert!(svg.contains(">FORMULA</text>") && svg.contains(">B backward</text>"));
+    // A title for each pass and each wait of the four rows.
+    let passes = svg.matches(" runs forward of microbatch ").count();
+    assert_eq!((passes, svg.matches(" runs backward of microbatch ").count()), (32, 32));
+    assert!(svg.contains("<title>Rank 0 waits 6 units for B0 from rank 1 (pipeline), "));
+    let refused = refusal("plan --svg missing/plan.svg", 1);
+    assert!(refused.contains("missing/plan.svg"), "{refused}");
+}
+
+#[test]
 fn the_text_of_a_rank_is_a_part_of_the_text_of_the_plan() {
     let folder = folder();
     let whole = text(&run_in(folder.path(), "plan tiny.toml --text").stdout);

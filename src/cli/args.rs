@@ -36,7 +36,7 @@ Examples:
 const PLAN_EXAMPLES: &str = "\
 Examples:
   shardlab plan --pp 4 --tp 1 --microbatches 8
-  shardlab plan --schedule mine.csv
+  shardlab plan --schedule mine.csv --svg mine.svg
   shardlab plan --pp 4 --schedule gpipe --csv > gpipe.csv
   shardlab plan --text --rank 3";
 
@@ -129,6 +129,9 @@ pub struct PlanArgs {
     /// With --text: of this rank only.
     #[arg(long, value_name = "N", requires = "text", help_heading = "Output")]
     pub rank: Option<u32>,
+    /// Write the schedule's timeline as a picture, F = 1 and B = 2 units.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["csv", "text"], help_heading = "Output")]
+    pub svg: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long, group = "form", help_heading = "Output")]
     pub json: bool,

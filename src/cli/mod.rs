@@ -21,6 +21,7 @@ pub mod summary;
 pub mod text;
 mod failure;
 mod output;
+mod picture;
 mod progress;
 mod run;
 mod timetable;

@@ -94,6 +94,23 @@ impl OutputFile {
         }
     }
 
+    /// Writes text.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub(super) fn write(&mut self, text: &str) -> Result<(), Failure> {
+        let written = self.writer.write_all(text.as_bytes());
+        self.ended(written)
+    }
+
+    fn ended(&mut self, written: io::Result<()>) -> Result<(), Failure> {
+        written.and_then(|()| self.writer.flush()).map_err(|source| Failure::Output {
+            path: self.path.clone(),
+            source,
+            remedy: Self::REMEDY,
+        })
+    }
+
     /// Writes a value as one line of JSON, whole: a reader may follow the file.
     ///
     /// # Errors
@@ -101,11 +118,7 @@ impl OutputFile {
     pub(super) fn write_line(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         let line = serde_json::to_writer(&mut self.writer, value).map_err(io::Error::from);
         let written = line.and_then(|()| self.writer.write_all(b"\n"));
-        written.and_then(|()| self.writer.flush()).map_err(|source| Failure::Output {
-            path: self.path.clone(),
-            source,
-            remedy: Self::REMEDY,
-        })
+        self.ended(written)
     }
 }
 

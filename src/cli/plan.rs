@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::args::PlanArgs;
 use super::output;
+use super::picture;
 use super::report::{self, BytesEntry, MemoryEntry};
 use super::settings::Settings;
 use super::timetable;
@@ -60,6 +61,10 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, Failure> {
     }
     let schedule = timetable::table(&scenario.layout)?;
     let answer = Answer::of(&scenario.layout, &schedule, &plan);
+    if let Some(path) = &args.svg {
+        let title = format!("{}: {}", scenario.name, layout_words(&scenario.layout));
+        picture::write(path, (&schedule, &times(&schedule)), &title)?;
+    }
     if args.json {
         output::print_json(&answer)?;
     } else {

@@ -53,6 +53,19 @@ impl Badge {
     }
 }
 
+impl Badge {
+    /// What the word means, in a few more.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Counted => "exact, the same on every machine",
+            Self::Measured => "clock time of this run",
+            Self::Replayed => "measured pieces, laid out as if every rank had its own device",
+            Self::Predicted => "cost model of a described cluster",
+            Self::Formula => "textbook, F = 1 and B = 2",
+        }
+    }
+}
+
 impl From<Clock> for Badge {
     fn from(clock: Clock) -> Self {
         match clock {

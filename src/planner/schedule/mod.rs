@@ -10,6 +10,7 @@ pub mod one_f_one_b;
 pub mod csv;
 pub mod check;
 pub mod unit_time;
+pub mod textbook;
 
 #[cfg(test)]
 mod tests;

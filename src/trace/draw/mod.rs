@@ -5,10 +5,13 @@
 //! for, [`axis`] finds round numbers for a time axis, [`playback`] how slowly a step is shown.
 
 pub mod axis;
+pub mod export;
 pub mod fonts;
+pub mod minimap;
 pub mod cause;
 pub mod playback;
 pub mod scene;
+pub mod svg;
 pub mod theme;
 pub mod timeline;
 mod blocks;

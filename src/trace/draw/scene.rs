@@ -129,6 +129,21 @@ pub enum Pattern {
     TopLine,
 }
 
+impl Pattern {
+    /// Distance between lines or points; they lie on one grid in the whole picture.
+    pub const PITCH: f32 = 6.0;
+    /// Width of lines.
+    pub const LINE: f32 = 1.25;
+    /// Radius of points.
+    pub const DOT: f32 = 1.1;
+
+    /// The line of [`Self::TopLine`] in a filled area.
+    pub fn top_line(area: Area) -> Area {
+        let (_, rest) = area.cut_top(2.0);
+        rest.cut_top(1.5).0
+    }
+}
+
 /// How a line is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dash {

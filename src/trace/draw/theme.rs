@@ -174,7 +174,7 @@ impl Theme {
             Work::ReduceScatter | Work::AllReduce | Work::Norm | Work::WeightGather => {
                 self.paint([0x89506B, 0x7F6384, 0x666666], Some(Pattern::Rising))
             }
-            Work::Other => self.paint([0x6B6B75, 0x8A8A94, 0x8A8A8A], None),
+            Work::Other => self.paint([0x1B1B1F, 0xB45A0F, 0x737373], None),
         }
     }
 

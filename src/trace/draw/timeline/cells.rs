@@ -166,49 +166,31 @@ impl<'p, 'a> Painter<'p, 'a> {
         }
     }
 
-    /// The longest name that fits.
+    /// The longest name that fits, above the notches.
     fn name(&mut self, rank: Rank, part: &Part, (area, paint): (Area, Paint)) {
         let size = self.theme.label_size + 1.0;
-        let room = area.shrunk(2.0, 0.0);
+        let waits = part.work.is_none();
+        let room = text_room(area, size).shrunk(if waits { 6.0 } else { 2.0 }, 0.0);
         if room.width < size * 0.9 || room.height < line_height(size) - 0.1 {
             return;
         }
-        let names = self.names(rank, part);
         let measure = self.sketch.canvas.measure;
-        let width = |text: &str| measure.width(text, size, Face::Sans);
-        let Some((text, wide)) = names
-            .into_iter()
-            .map(|name| {
-                let wide = width(&name);
-                (name, wide)
-            })
-            .find(|(_, wide)| *wide <= room.width)
-        else {
-            return;
+        let width = |text: &String| measure.width(text, size, Face::Sans);
+        let names = self.names(rank, part).into_iter();
+        let mut widths = names.map(|name| (width(&name), name));
+        let Some((wide, text)) = widths.find(|(wide, _)| *wide <= room.width) else { return };
+        let (ink, ground) = match self.is_second_chunk(part, rank) {
+            true => (paint.fill, paint.ink),
+            false => (paint.ink, paint.fill),
         };
-        let inverted = self.is_second_chunk(part, rank);
-        let (ink, ground) =
-            if inverted { (paint.fill, paint.ink) } else { (paint.ink, paint.fill) };
-        let has_plate =
-            inverted || (paint.pattern.is_some() && area.width >= PATTERN) || part.work.is_none();
-        if has_plate {
+        let is_patterned = waits || (paint.pattern.is_some() && area.width >= PATTERN);
+        if is_patterned || ground != paint.fill {
             // Text never lies on lines.
-            let height = line_height(size) - 2.0;
-            let plate = Area::new(
-                area.centre().x - wide / 2.0 - 3.0,
-                area.centre().y - height / 2.0,
-                wide + 6.0,
-                height,
-            );
-            if let Some(area) = plate.common(area) {
-                let fill = ground;
-                self.sketch.push(Shape::Fill {
-                    area,
-                    fill,
-                    pattern: None,
-                    edge: None,
-                    corner: 2.0,
-                });
+            let (middle, height) = (room.centre(), line_height(size) - 2.0);
+            let (left, top) = (middle.x - wide / 2.0 - 3.0, middle.y - height / 2.0);
+            if let Some(area) = Area::new(left, top, wide + 6.0, height).common(area) {
+                let (fill, pattern, edge) = (ground, None, None);
+                self.sketch.push(Shape::Fill { area, fill, pattern, edge, corner: 2.0 });
             }
         }
         let text = Text { text: &text, size, face: Face::Sans, align: Align::Middle, ink, ground };
@@ -225,7 +207,8 @@ impl<'p, 'a> Painter<'p, 'a> {
             return match timeline.cause_of(&target) {
                 Cause::Message { from, origin } => {
                     let what = cause::what(origin);
-                    vec![format!("waits for {what} from rank {from}"), format!("waits for {what}")]
+                    let long = format!("waits for {what} from rank {from}");
+                    vec![long, format!("waits for {what}"), "waits".into()]
                 }
                 Cause::Room { .. } | Cause::Device => vec!["waits".into()],
                 Cause::StepEnd => vec!["done".into()],
@@ -294,6 +277,12 @@ impl<'p, 'a> Painter<'p, 'a> {
             index = next;
         }
     }
+}
+
+/// Where text stands in a block: above the notches, where the rest is high enough.
+pub(super) fn text_room(block: Area, size: f32) -> Area {
+    let above = block.cut_bottom(block.height * NOTCH).1;
+    if above.height >= line_height(size) { above } else { block }
 }
 
 /// The cells of a row in sight, from left to right, with all that are narrower than three points

@@ -201,6 +201,32 @@ impl Layout {
         layout
     }
 
+    /// How high a picture must be so that all rows are seen at their best size.
+    pub fn natural_height(timeline: &Timeline, frame: &Frame<'_>, theme: &Theme) -> f32 {
+        let unit = theme.label_size / 12.0;
+        let ranks = timeline.ranks().len();
+        let rows = match is_grouped(timeline) {
+            false if ranks <= MOST_ROWS => 36.0 * ranks as f32,
+            false => 20.0 * ranks as f32,
+            true => {
+                let height = |position: u32| {
+                    let count = timeline.position(position).count() as f32;
+                    match frame.open.contains(&position) {
+                        true => (count + 1.0) * 20.0,
+                        false => 44.0 + (count * 1.5).clamp(1.5, 96.0),
+                    }
+                };
+                // Folded groups share the room alike.
+                let all = 0..timeline.plan().mesh.pp;
+                let open = all.clone().filter(|position| frame.open.contains(position));
+                let folded = all.filter(|position| !frame.open.contains(position));
+                let most = folded.clone().map(height).fold(0.0, f32::max);
+                open.map(height).sum::<f32>() + folded.count() as f32 * most.ceil()
+            }
+        };
+        (28.0 + 24.0 + rows) * unit
+    }
+
     /// Where an instant lies.
     pub fn x_at(&self, time: Nanos) -> f32 {
         let (start, end) = self.window;
@@ -322,6 +348,12 @@ impl RankLines {
     }
 }
 
+/// Whether there are so many ranks that those of a pipeline position share a row.
+fn is_grouped(timeline: &Timeline) -> bool {
+    let ranks = timeline.ranks().len();
+    ranks > MOST_ROWS && ranks > timeline.plan().mesh.pp as usize
+}
+
 /// Puts rows below one another.
 struct Stack<'a> {
     layout: &'a mut Layout,
@@ -334,7 +366,7 @@ impl Stack<'_> {
         let positions = timeline.plan().mesh.pp;
         let ranks = timeline.ranks().len();
         let room = self.layout.track.height;
-        if ranks <= MOST_ROWS {
+        if !is_grouped(timeline) {
             let height = self.row_height(room / ranks.max(1) as f32);
             for position in 0..positions {
                 let rows: Vec<Rank> = timeline.position(position).collect();

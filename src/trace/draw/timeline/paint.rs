@@ -1,7 +1,7 @@
 //! Paints a timeline from the outside in: ground, rows, ruler, arrows, playhead, legend.
 
 use super::arrows;
-use super::cells::Painter;
+use super::cells::{Painter, text_room};
 use super::layout::{Frame, Layout, RankLines, RowBox, RowKind};
 use super::{Target, Timeline};
 use crate::ledger::ByRole;
@@ -12,7 +12,7 @@ use crate::trace::draw::axis;
 use crate::trace::draw::scene::{Align, Area, Dash, Face, Point, Shape, Sketch, Text, line_height};
 use crate::trace::draw::theme::{Paint, Rgb, Theme};
 use crate::trace::draw::{Work, block_at};
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos};
 
 /// Paints a frame of a timeline and says where everything lies.
 ///
@@ -141,7 +141,9 @@ fn draw_name(
     let theme = *sketch.theme();
     let unit = unit(&theme);
     let clip = layout.rows_area();
-    let whole = Area { left: row.area.left, width: layout.labels.width, ..row.area };
+    // On one line with the names of blocks.
+    let line = text_room(row.blocks, theme.label_size + 1.0);
+    let whole = Area { left: row.area.left, width: layout.labels.width, ..line };
     let whole = whole.cut_left(8.0 * unit).1.cut_right(6.0 * unit).1;
     let (chip, rest) = whole.cut_right(24.0 * unit);
     let (number, coord) = rest.cut_left(34.0 * unit);
@@ -181,6 +183,7 @@ fn draw_chip(
     let paint = theme.block(block.kind);
     let height = line_height(theme.label_size) + 2.0;
     let chip = Area::new(within.left, within.centre().y - height / 2.0, within.width, height);
+    let chip = chip.common(clip).unwrap_or(chip);
     if !chip.is_inside(clip) {
         return;
     }
@@ -221,13 +224,17 @@ fn draw_group_name(
     let count = timeline.position(position).count();
     let (clip, line) = (layout.rows_area(), line_height(theme.label_size));
     let whole = Area { left: row.area.left, width: layout.labels.width, ..row.area };
-    let whole = whole.cut_left(16.0 * unit).1.cut_right(4.0 * unit).1.cut_top(3.0 * unit).1;
+    let whole = whole.cut_left(15.0 * unit).1.cut_top(3.0 * unit).1;
     let (first, rest) = whole.cut_top(line);
     let second = rest.cut_top(line).0;
     let name = format!("{} · {count} ranks", position_name(timeline, position));
     label(sketch, clip, first, &name, Align::Left, theme.ink);
-    let shown = format!("shown r{shown}, slowest");
-    label(sketch, clip, second, &shown, Align::Left, theme.faint);
+    let names = [format!("shown r{shown}, slowest"), format!("r{shown}, slowest")];
+    let fits = |name: &&String| {
+        sketch.canvas.measure.width(name, theme.label_size, Face::Sans) <= second.width
+    };
+    let name = names.iter().find(fits).unwrap_or(&names[1]);
+    label(sketch, clip, second, name, Align::Left, theme.faint);
 }
 
 /// A small triangle: to the right where a group is folded, down where it is open.
@@ -284,7 +291,8 @@ fn draw_memory(
     let (Some(column), Some(memory)) = (layout.memory, memory) else { return };
     let theme = *sketch.theme();
     let unit = unit(&theme);
-    let band = Area { left: column.left, width: column.width, ..row.blocks };
+    let line = text_room(row.blocks, theme.label_size + 1.0);
+    let band = Area { left: column.left, width: column.width, ..line };
     let band = band.shrunk(8.0 * unit, 0.0);
     let (text, bar) = band.cut_right(62.0 * unit);
     let bar = bar.cut_right(4.0 * unit).1;
@@ -301,9 +309,20 @@ fn draw_memory(
     }
     if row.has_text {
         let ink = theme.ink;
-        let words = memory.total().to_string();
+        let words = in_unit_of(memory.total(), timeline.largest_peak());
         label(sketch, layout.rows_area(), text, &words, Align::Right, ink);
     }
+}
+
+/// Bytes in the unit that suits the largest of several, so that they can be compared.
+fn in_unit_of(bytes: Bytes, largest: Bytes) -> String {
+    let (unit, size) = match largest.0 {
+        0..1_024 => return bytes.to_string(),
+        1_024..1_048_576 => ("KiB", 1_u64 << 10),
+        1_048_576..1_073_741_824 => ("MiB", 1 << 20),
+        _ => ("GiB", 1 << 30),
+    };
+    format!("{:.1} {unit}", bytes.0 as f64 / size as f64)
 }
 
 fn fill_memory(sketch: &mut Sketch<'_>, area: Area, role: Role) {
