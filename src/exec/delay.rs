@@ -11,20 +11,25 @@ use std::sync::{Mutex, PoisonError};
 
 use super::options::{Delays, RankDelay};
 use super::tasks::{Kind, Tasks};
+use crate::sim::Links;
+use crate::units::Bytes;
+
+/// The longest delay, an hour in nanoseconds: no wish makes the clock of a step overflow.
+const DELAY_MAX: u64 = 3_600_000_000_000;
 
 /// The delays of a loaded Plan, by rank and by link.
 #[derive(Debug, Default)]
 pub(super) struct DelayTable {
     any: bool,
     ranks: Vec<RankDelay>,
-    links: Vec<u64>,
+    links: Vec<Links>,
 }
 
 impl DelayTable {
     /// Looks the delays of all ranks and links of a Plan up.
     pub(super) fn new(delays: &Delays, tasks: &Tasks, rank_count: u32) -> Self {
         let rank = |rank| delays.ranks.get(&rank).copied().unwrap_or_default();
-        let link = |from, to| delays.links.get(&(from, to)).map_or(0, |nanos| nanos.0);
+        let link = |from, to| delays.links.get(&(from, to)).copied().unwrap_or(Links::FREE);
         Self {
             any: !delays.ranks.is_empty() || !delays.links.is_empty(),
             ranks: (0..rank_count).map(|index| rank(crate::mesh::Rank(index))).collect(),
@@ -38,17 +43,19 @@ impl DelayTable {
             return 0;
         }
         let task = &tasks.list[task as usize];
-        match task.kind {
+        let delay = match task.kind {
             Kind::Launch => {
                 let RankDelay { factor, extra } = self.ranks[task.rank.index()];
-                (nanos as f64 * (factor - 1.0).max(0.0)) as u64 + extra.0
+                ((nanos as f64 * (factor - 1.0).max(0.0)) as u64).saturating_add(extra.0)
             }
             // A staged message is late on its first leg, and the second one waits for that.
             Kind::Message { link } | Kind::Stage { link } | Kind::Download { link } => {
-                self.links[link as usize]
+                // The work of a message is to read and to write its bytes.
+                self.links[link as usize].duration(Bytes(task.work / 2)).0
             }
             Kind::Copy | Kind::Upload { .. } | Kind::Deliver { .. } | Kind::Unmatched => 0,
-        }
+        };
+        delay.min(DELAY_MAX)
     }
 }
 

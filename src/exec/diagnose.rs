@@ -1,15 +1,12 @@
-//! Diagnose mode: runs a step in program order and looks at everything that is written.
+//! Diagnose mode: runs a step in program order and looks at everything that launches write.
 //!
 //! It is run with the batch of a step whose loss or norm was not finite, and names the first
 //! launch that wrote such a number.
 
 use std::fmt;
-use std::sync::Arc;
+use std::ops::ControlFlow;
 
-use super::drive::lock;
 use super::executor::{Executor, PlanId};
-use super::host::worker;
-use super::tasks::Kind;
 use super::{ExecError, StepInput};
 use crate::mesh::Rank;
 use crate::plan::{Action, Origin, Plan, View};
@@ -61,8 +58,8 @@ impl fmt::Display for NonFinite {
 }
 
 impl Executor {
-    /// Runs a step in program order, one instruction after the other, until one writes a float
-    /// that is not finite. `None`: the whole step ran, as [`Executor::run`] would have.
+    /// Runs a step in program order until a launch writes a float that is not finite. `None`: the
+    /// whole step ran, as [`Executor::run`] would have.
     ///
     /// # Errors
     /// As [`Executor::run`].
@@ -72,43 +69,12 @@ impl Executor {
         step: u64,
         input: &StepInput<'_>,
     ) -> Result<Option<NonFinite>, ExecError> {
-        self.begin(id, step, input)?;
-        let run = Arc::clone(&self.plans[id.0].run);
-        while !run.is_over() {
-            // In program order: the earliest instruction of all that are ready, on any rank.
-            let ready = (0..run.tasks.set_starts.len() - 1).filter_map(|set| run.peek(set));
-            let first = ready.min_by_key(|&task| {
-                let task = &run.tasks.list[task as usize];
-                (task.instr, task.rank)
-            });
-            let Some(task) = first else {
-                if let Some(due) = run.until_due() {
-                    std::thread::sleep(due);
-                }
-                run.end_due();
-                continue;
-            };
-            run.claim(task);
-            let at = run.tasks.list[task as usize];
-            match (at.set as usize).checked_sub(run.tasks.host_set_count) {
-                None => worker::execute(&run, 0, task),
-                Some(device) => {
-                    let mut cell = lock(&self.cells[run.tasks.devices[device]]);
-                    let done = cell.encode(&run, task).and_then(|()| cell.fence(&run));
-                    if let Err(error) = done {
-                        run.fail(error);
-                    }
-                }
-            }
-            if at.kind == Kind::Launch && !run.has_failed() {
-                let found = self.inspect(id, at.rank, at.instr as usize)?;
-                if found.is_some() {
-                    self.give_up();
-                    return Ok(found);
-                }
-            }
-        }
-        self.end().map(|_| None)
+        let mut found = None;
+        self.run_in_order(id, step, input, &mut |executor, (rank, instr)| {
+            found = executor.inspect(id, rank, instr as usize)?;
+            Ok(if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        Ok(found)
     }
 
     /// Looks at what a launch wrote; if that is not finite, at what it read as well.

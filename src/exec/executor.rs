@@ -267,7 +267,7 @@ impl Executor {
     ///
     /// # Errors
     /// If the view does not exist or the device fails.
-    pub fn read(&mut self, id: PlanId, view: View) -> Result<Vec<f32>, ExecError> {
+    pub fn read(&self, id: PlanId, view: View) -> Result<Vec<f32>, ExecError> {
         let dtype = self.check_view(id, view)?;
         let bytes = self.read_bytes(id, view)?;
         let words = bytes.as_chunks::<4>().0.iter();
@@ -317,6 +317,11 @@ impl Executor {
     /// The index of the device that runs a rank.
     pub fn device_of(&self, rank: Rank) -> usize {
         self.placement[rank.index()]
+    }
+
+    /// The faults on purpose.
+    pub fn delays(&self) -> &Delays {
+        &self.options.delays
     }
 
     /// Changes the faults on purpose, from the next step on.

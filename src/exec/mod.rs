@@ -5,7 +5,8 @@
 //!
 //! [`Executor`] is the front door (`executor`, `load`). `tasks` numbers what is scheduled, `step`
 //! knows what is ready and what has ended, `host` works on the machine's cores, `drive` feeds a
-//! device, `crew` holds the threads of both. `hang` and `diagnose` explain a step that went wrong.
+//! device, `crew` holds the threads of both. `in_order` runs a step for somebody who looks on, `hang`
+//! and `diagnose` explain one that went wrong.
 
 pub mod device;
 mod clock;
@@ -16,6 +17,7 @@ mod drive;
 mod executor;
 mod hang;
 mod host;
+mod in_order;
 mod io;
 mod load;
 mod options;
@@ -35,6 +37,7 @@ pub use clock::Clock;
 pub use device::{Device, DeviceInfo, DeviceKind};
 pub use diagnose::NonFinite;
 pub use executor::{Advance, DeviceSlot, Executor, PlanId};
+pub use in_order::Look;
 pub use options::{Delays, ExecOptions, RankDelay, Timing};
 pub use progress::{Progress, Watcher};
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::progress::Watcher;
 use crate::mesh::Rank;
+use crate::sim::Links;
 use crate::units::{Bytes, Nanos};
 
 /// How an executor runs.
@@ -39,8 +40,8 @@ pub enum Timing {
 pub struct Delays {
     /// Ranks whose kernels take longer.
     pub ranks: BTreeMap<Rank, RankDelay>,
-    /// Added to each message, by (from, to).
-    pub links: BTreeMap<(Rank, Rank), Nanos>,
+    /// What each message costs more, by (from, to).
+    pub links: BTreeMap<(Rank, Rank), Links>,
 }
 
 /// How much longer the kernels of a rank take: `time · factor + extra`.

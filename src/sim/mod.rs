@@ -4,7 +4,9 @@
 //! links. The loop knows no kernels and no model; who predicts gives it predicted durations.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use serde::{Deserialize, Serialize};
 
 use crate::mesh::Rank;
 use crate::plan::check::cycle;
@@ -13,8 +15,9 @@ use crate::plan::{Action, Plan};
 use crate::trace::{Clock, Span, Trace};
 use crate::units::{Bytes, Nanos};
 
-/// What a message costs: the same on all links.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What a message costs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Links {
     /// Time until the first byte arrives.
     pub latency: Nanos,
@@ -32,7 +35,7 @@ impl Links {
             Some(bytes_per_sec) => (bytes.0 as f64 / bytes_per_sec * 1e9).round() as u64,
             None => 0,
         };
-        self.latency + Nanos(transfer)
+        Nanos(self.latency.0.saturating_add(transfer))
     }
 }
 
@@ -74,6 +77,17 @@ pub fn replay(
     links: &Links,
     step: u64,
 ) -> Result<Trace, SimError> {
+    replay_on(plan, graph, durations, |_, _, bytes| links.duration(bytes), step)
+}
+
+/// As [`replay`], with what a message from one rank to another costs.
+fn replay_on(
+    plan: &Plan,
+    graph: &Graph,
+    durations: &[Vec<Nanos>],
+    message: impl Fn(Rank, Rank, Bytes) -> Nanos,
+    step: u64,
+) -> Result<Trace, SimError> {
     for (rank, program) in (0..).map(Rank).zip(&plan.programs) {
         let (expected, found) =
             (program.instrs.len(), durations.get(rank.index()).map_or(0, Vec::len));
@@ -85,8 +99,11 @@ pub fn replay(
         [node.instr as usize]
         .action
     {
-        Action::Send { view, hops, .. } | Action::Recv { view, hops, .. } => {
-            links.duration(plan.view_bytes(view)) * u64::from(hops)
+        Action::Send { view, to, hops, .. } => {
+            message(node.rank, to, plan.view_bytes(view)) * u64::from(hops)
+        }
+        Action::Recv { view, from, hops, .. } => {
+            message(from, node.rank, plan.view_bytes(view)) * u64::from(hops)
         }
         Action::Launch { .. } | Action::Copy { .. } => {
             durations[node.rank.index()][node.instr as usize]
@@ -146,14 +163,21 @@ fn hang(plan: &Plan, graph: &Graph, ended: impl Fn(u32) -> bool) -> SimError {
 }
 
 /// The last of several measured steps of one Plan, laid out as if every rank had its own device
-/// with free links: every instruction takes the median of its durations.
+/// with free links, but for the slow ones: every instruction takes the median of its durations.
 ///
 /// # Panics
 /// As [`median_durations`], and if the Plan hangs, which one that has run does not.
-pub fn replay_medians(plan: &Plan, graph: &Graph, traces: &[&Trace]) -> Trace {
+pub fn replay_medians(
+    plan: &Plan,
+    graph: &Graph,
+    traces: &[&Trace],
+    slow: &BTreeMap<(Rank, Rank), Links>,
+) -> Trace {
     let durations = median_durations(traces);
     let last = traces.last().expect("a median needs a Trace");
-    replay(plan, graph, &durations, &Links::FREE, last.step)
+    let message =
+        |from, to, bytes| slow.get(&(from, to)).map_or(Nanos(0), |links| links.duration(bytes));
+    replay_on(plan, graph, &durations, message, last.step)
         .expect("a Plan that has run does not hang")
 }
 

@@ -1,11 +1,14 @@
 //! Training: a session plans a step once and runs it many times.
 //!
-//! [`Session`] is what the command, the app, tests and examples drive: one step at a time, with
-//! everything that the step tells. [`driver`] runs one on a thread of its own. [`devices`] turns a request into devices, [`verify`] holds a
-//! layout against one rank or a reference case.
+//! [`Session`] is what the command, tests and examples drive: one step at a time, with everything
+//! that the step tells. [`driver`] runs one on a thread of its own, for windows. [`devices`] turns a
+//! request into devices, [`verify`] holds a layout against one rank or a reference case, [`faults`]
+//! breaks things for show.
 
+mod capture;
 pub mod devices;
 pub mod driver;
+pub mod faults;
 mod fit;
 pub mod session;
 mod snapshot;

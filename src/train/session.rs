@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::devices::{self, DeviceRequest, Devices};
+use super::faults::{self, Fault, Planted};
 use super::{TrainError, fit};
 use crate::checkpoint::{Checkpoint, State, Tensors, init, pieces};
 use crate::config::{Model, OptimizerKind, Scenario};
@@ -36,6 +37,8 @@ pub struct Options {
     pub weights: Option<Tensors>,
     /// Data that replace the scenario's.
     pub dataset: Option<Dataset>,
+    /// What is broken on purpose.
+    pub faults: Vec<Fault>,
 }
 
 impl Options {
@@ -71,7 +74,13 @@ pub struct StepReport {
 pub struct Session {
     scenario: Scenario,
     model: Model,
+    /// The Plan that runs.
     plan: Arc<Plan>,
+    /// The same without faults.
+    original: Arc<Plan>,
+    faults: Vec<Fault>,
+    /// Instructions of `original` that faults changed.
+    fault_places: Vec<(Rank, u32)>,
     order: Arc<Order>,
     graph: Arc<Graph>,
     pub(super) executor: Executor,
@@ -99,7 +108,7 @@ impl Session {
             Some(dataset) => dataset.clone(),
             None => Dataset::open(&scenario.data)?,
         };
-        let batches = Batches::new(dataset, &scenario.training, model.vocab_size)?;
+        let mut batches = Batches::new(dataset, &scenario.training, model.vocab_size)?;
         let mut spec = StepSpec {
             model: model.clone(),
             layout: scenario.layout.clone(),
@@ -108,18 +117,28 @@ impl Session {
             device_kinds: Vec::new(),
         };
         // Refusals come before any device is opened.
-        let plan = plan_step(&spec)?;
+        let mut original = plan_step(&spec)?;
         if let Some(cap) = options.exec.memory_cap {
-            fit::check(&plan, &spec, cap)?;
+            fit::check(&original, &spec, cap)?;
         }
+        faults::plant(&original, &options.faults)?;
         let devices = devices::open(&options.devices, &spec, &options.exec)?;
         let Devices { slots, placement, kinds, notes, timing } = devices;
         let one_kind = kinds.windows(2).all(|pair| pair[0] == pair[1]);
         spec.device_kinds = kinds;
         // Only different kinds of device change the Plan.
-        let plan = Arc::new(if one_kind { plan } else { plan_step(&spec)? });
+        if !one_kind {
+            original = plan_step(&spec)?;
+        }
+        let original = Arc::new(original);
+        let Planted { plan, places, repeats_rows } = faults::plant(&original, &options.faults)?;
+        let plan = if plan == *original { Arc::clone(&original) } else { Arc::new(plan) };
+        if repeats_rows {
+            batches = batches.with_repeated_rows(plan.mesh.dp);
+        }
         let timing = if timing == Timing::Fenced { timing } else { options.exec.timing };
-        let exec = ExecOptions { timing, ..options.exec };
+        let delays = faults::delays(&options.exec.delays, &options.faults);
+        let exec = ExecOptions { timing, delays, ..options.exec };
         let watcher = exec.watcher.clone();
         let mut executor = Executor::new(slots, placement, exec)?;
         let train = executor.load(Arc::clone(&plan))?;
@@ -130,6 +149,9 @@ impl Session {
             scenario,
             model,
             plan,
+            original,
+            faults: options.faults,
+            fault_places: places,
             order,
             graph,
             executor,
@@ -193,20 +215,30 @@ impl Session {
     /// As [`Session::step`].
     pub fn step_on(&mut self, batch: &Batch) -> Result<StepReport, TrainError> {
         let step = self.step;
-        let lr = self.scenario.training.lr_at(step);
         let input = step_input(&self.scenario, batch, step);
         let output = self.executor.run(self.train, step, &input)?;
-        let StepOutput { loss, grad_norm, trace, crossed, instructions } = output;
-        let seconds = trace.end().as_secs();
-        if !(loss.is_finite() && grad_norm.is_finite()) {
-            let first = self.executor.diagnose(self.train, step, &input)?;
-            return Err(TrainError::NotFinite { step, first: first.map(Box::new) });
-        }
-        let trace = Arc::new(trace);
+        let report = self.finish_step(output, &input, step)?;
         if self.recent.len() == REPLAY_STEPS {
             self.recent.pop_front();
         }
-        self.recent.push_back(Arc::clone(&trace));
+        self.recent.push_back(Arc::clone(&report.trace));
+        Ok(report)
+    }
+
+    /// Counts a step that has run, unless a number of it is not finite.
+    pub(super) fn finish_step(
+        &mut self,
+        output: StepOutput,
+        input: &StepInput<'_>,
+        step: u64,
+    ) -> Result<StepReport, TrainError> {
+        let StepOutput { loss, grad_norm, trace, crossed, instructions } = output;
+        let seconds = trace.end().as_secs();
+        if !(loss.is_finite() && grad_norm.is_finite()) {
+            let first = self.executor.diagnose(self.train, step, input)?;
+            return Err(TrainError::NotFinite { step, first: first.map(Box::new) });
+        }
+        let (trace, lr) = (Arc::new(trace), input.lr);
         self.step += 1;
         Ok(StepReport { step, loss, grad_norm, lr, seconds, trace, crossed, instructions })
     }
@@ -275,12 +307,17 @@ impl Session {
     /// If no step has been run.
     pub fn replayed(&self) -> Trace {
         let recent: Vec<&Trace> = self.recent.iter().map(AsRef::as_ref).collect();
-        sim::replay_medians(&self.plan, &self.graph, &recent)
+        sim::replay_medians(&self.plan, &self.graph, &recent, &self.delays().links)
     }
 
-    /// Slows ranks or links on purpose, from the next step on.
-    pub fn set_delays(&mut self, delays: Delays) {
-        self.executor.set_delays(delays);
+    /// Slow ranks and links, with those of faults.
+    pub fn delays(&self) -> &Delays {
+        self.executor.delays()
+    }
+
+    /// Slows ranks or links on purpose, besides the faults of the run, from the next step on.
+    pub fn set_delays(&mut self, delays: &Delays) {
+        self.executor.set_delays(faults::delays(delays, &self.faults));
         // Medians over other durations would show neither.
         self.recent.clear();
     }
@@ -303,6 +340,21 @@ impl Session {
     /// The training step's Plan.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
+    }
+
+    /// The training step's Plan without faults.
+    pub fn original(&self) -> &Arc<Plan> {
+        &self.original
+    }
+
+    /// What is broken on purpose.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    /// The instructions of [`Session::original`] that are changed or missing on purpose.
+    pub fn fault_places(&self) -> &[(Rank, u32)] {
+        &self.fault_places
     }
 
     /// The waits of the training step.
@@ -451,7 +503,7 @@ impl Session {
 }
 
 /// What the host brings to a step.
-fn step_input<'a>(scenario: &Scenario, batch: &'a Batch, step: u64) -> StepInput<'a> {
+pub(super) fn step_input<'a>(scenario: &Scenario, batch: &'a Batch, step: u64) -> StepInput<'a> {
     StepInput {
         tokens: &batch.tokens,
         labels: &batch.labels,

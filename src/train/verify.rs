@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::session::{Options, Session};
+use super::session::{Options, Session, StepReport};
 use super::{DeviceRequest, TrainError};
 use crate::checkpoint::{Golden, Tensors};
 use crate::config::{Data, Layout, Model, ModelSource, OptimizerKind, Scenario, Training};
@@ -27,6 +27,8 @@ pub struct Verification {
     pub final_rel_max: f64,
     /// The first tensor (in model order) or scalar beyond its tolerance.
     pub first_difference: Option<String>,
+    /// The first gradient, else weight, beyond its tolerance, in model order.
+    pub first_tensor: Option<String>,
     /// Steps that were trained.
     pub steps: u64,
     /// Allowed: losses, norms and gradients; final weights.
@@ -47,12 +49,25 @@ pub fn checked_training(training: &Training) -> Training {
 }
 
 /// What a run of a few steps leaves behind.
+#[derive(Default)]
 struct Outcome {
     losses: Vec<f64>,
     norms: Vec<f64>,
+    /// Of the first step.
     gradients: Tensors,
+    /// After the last step.
     weights: Tensors,
-    on_host: bool,
+}
+
+impl Outcome {
+    fn record(&mut self, session: &mut Session, report: &StepReport) -> Result<(), TrainError> {
+        self.losses.push(report.loss);
+        self.norms.push(report.grad_norm);
+        if report.step == 0 {
+            self.gradients = session.tensors(Held::Gradient)?;
+        }
+        Ok(())
+    }
 }
 
 /// Trains the layout of `scenario` and one rank side by side, with the scenario's own settings.
@@ -64,13 +79,35 @@ pub fn against_one_rank(
     devices: &DeviceRequest,
     exec: &ExecOptions,
 ) -> Result<Verification, TrainError> {
-    let single = Scenario { layout: Layout::default(), ..scenario.clone() };
-    let host = DeviceRequest::cpu();
-    let reference = train(&single, Options { devices: host, ..Options::default() }, None)?;
     let options = Options { devices: devices.clone(), exec: exec.clone(), ..Options::default() };
-    let other = train(scenario, options, None)?;
-    let tolerance = tolerance(scenario.training.optimizer, other.on_host);
-    Ok(compare(&scenario.model.resolve()?, &reference, &other, tolerance))
+    let session = Session::start(scenario.clone(), options.clone())?;
+    beside_one_rank(session, options)
+}
+
+/// Trains a session that has just started beside one rank without faults, which starts from the
+/// same weights and data: those of `options`.
+///
+/// # Errors
+/// If either cannot be trained.
+pub(super) fn beside_one_rank(
+    mut session: Session,
+    options: Options,
+) -> Result<Verification, TrainError> {
+    let scenario = session.scenario().clone();
+    let single = Scenario { layout: Layout::default(), ..scenario.clone() };
+    let Options { weights, dataset, .. } = options;
+    let mut one_rank = Session::start(single, Options { weights, dataset, ..Options::on_cpu() })?;
+    let (mut reference, mut other) = (Outcome::default(), Outcome::default());
+    for _ in 0..scenario.training.steps {
+        let report = one_rank.step()?;
+        reference.record(&mut one_rank, &report)?;
+        let report = session.step()?;
+        other.record(&mut session, &report)?;
+    }
+    reference.weights = one_rank.tensors(Held::Weight)?;
+    other.weights = session.tensors(Held::Weight)?;
+    let tolerance = tolerance(scenario.training.optimizer, &session);
+    Ok(compare(session.model(), &reference, &other, tolerance))
 }
 
 /// Trains a reference case with `layout` and compares with what PyTorch got.
@@ -106,21 +143,28 @@ pub fn against_golden(
         exec: exec.clone(),
         weights: Some(golden.weights.clone()),
         dataset: Some(dataset),
+        ..Options::default()
     };
-    let other = train(&scenario, options, Some(&batches))?;
+    let mut session = Session::start(scenario, options)?;
+    let mut other = Outcome::default();
+    for batch in &batches {
+        let report = session.step_on(batch)?;
+        other.record(&mut session, &report)?;
+    }
+    other.weights = session.tensors(Held::Weight)?;
     let reference = Outcome {
         losses: golden.steps.iter().map(|step| step.loss).collect(),
         norms: golden.steps.iter().map(|step| step.grad_norm).collect(),
         gradients: golden.gradients.clone(),
         weights: golden.final_weights.clone(),
-        on_host: true,
     };
-    let tolerance = tolerance(golden.training.optimizer, other.on_host);
+    let tolerance = tolerance(golden.training.optimizer, &session);
     Ok(compare(&golden.model, &reference, &other, tolerance))
 }
 
 /// Allowed differences: losses, norms and gradients; final weights.
-fn tolerance(optimizer: OptimizerKind, on_host: bool) -> [f64; 2] {
+fn tolerance(optimizer: OptimizerKind, session: &Session) -> [f64; 2] {
+    let on_host = session.devices().iter().all(|device| device.kind == DeviceKind::Host);
     let times = if on_host { 1.0 } else { 10.0 };
     // Adam divides tiny gradients by their own size: PyTorch's own f32 is up to 4e-4 away.
     let weights = match optimizer {
@@ -130,32 +174,6 @@ fn tolerance(optimizer: OptimizerKind, on_host: bool) -> [f64; 2] {
     [1e-5 * times, weights * times]
 }
 
-fn train(
-    scenario: &Scenario,
-    options: Options,
-    batches: Option<&[Batch]>,
-) -> Result<Outcome, TrainError> {
-    let mut session = Session::start(scenario.clone(), options)?;
-    let on_host = session.devices().iter().all(|device| device.kind == DeviceKind::Host);
-    let (mut losses, mut norms, mut gradients) = (Vec::new(), Vec::new(), None);
-    for step in 0..scenario.training.steps {
-        let report = match batches {
-            Some(batches) => {
-                let index = usize::try_from(step).expect("a batch a step");
-                session.step_on(&batches[index])?
-            }
-            None => session.step()?,
-        };
-        losses.push(report.loss);
-        norms.push(report.grad_norm);
-        if gradients.is_none() {
-            gradients = Some(session.tensors(Held::Gradient)?);
-        }
-    }
-    let weights = session.tensors(Held::Weight)?;
-    Ok(Outcome { losses, norms, gradients: gradients.unwrap_or_default(), weights, on_host })
-}
-
 fn compare(
     model: &Model,
     reference: &Outcome,
@@ -163,41 +181,51 @@ fn compare(
     tolerance: [f64; 2],
 ) -> Verification {
     let [allowed, allowed_weights] = tolerance;
-    let mut first = None;
-    let mut largest = |what: &str, differences: Vec<(String, f64)>, allowed: f64| -> f64 {
-        let mut max = 0.0f64;
-        for (name, difference) in differences {
-            // A difference that is not a number is the largest of all.
-            if difference.is_nan() || difference > max {
-                max = if difference.is_nan() { f64::INFINITY } else { difference };
-            }
-            if first.is_none() && (difference.is_nan() || difference > allowed) {
-                first = Some(format!("{what} {name}: {difference:.1e} (allowed {allowed:.0e})"));
-            }
-        }
-        max
-    };
     let scalars = |a: &[f64], b: &[f64]| -> Vec<(String, f64)> {
         let pairs = a.iter().zip(b).enumerate();
         pairs.map(|(step, (a, b))| (format!("of step {step}"), (a - b).abs() / a.abs())).collect()
     };
-    let loss_rel_max = largest("loss", scalars(&reference.losses, &other.losses), allowed);
+    let mut beyond = Vec::new();
+    let losses = scalars(&reference.losses, &other.losses);
+    let loss_rel_max = largest(&mut beyond, "loss", losses, allowed);
     let norms = scalars(&reference.norms, &other.norms);
-    let grad_norm_rel_max = largest("gradient norm", norms, allowed);
+    let grad_norm_rel_max = largest(&mut beyond, "gradient norm", norms, allowed);
+    let scalar_count = beyond.len();
     let gradients = tensor_differences(model, &reference.gradients, &other.gradients);
-    let grad_rel_max = largest("gradient of", gradients, allowed);
+    let grad_rel_max = largest(&mut beyond, "gradient of", gradients, allowed);
     let weights = tensor_differences(model, &reference.weights, &other.weights);
-    let final_rel_max = largest("weight", weights, allowed_weights);
+    let final_rel_max = largest(&mut beyond, "weight", weights, allowed_weights);
     Verification {
-        pass: first.is_none(),
+        pass: beyond.is_empty(),
         loss_rel_max,
         grad_norm_rel_max,
         grad_rel_max,
         final_rel_max,
-        first_difference: first,
+        first_tensor: beyond.get(scalar_count).cloned(),
+        first_difference: beyond.into_iter().next(),
         steps: reference.losses.len() as u64,
         tolerance,
     }
+}
+
+/// The largest of some differences; those that are not allowed go into `beyond`, in words.
+fn largest(
+    beyond: &mut Vec<String>,
+    what: &str,
+    differences: Vec<(String, f64)>,
+    allowed: f64,
+) -> f64 {
+    let mut max = 0.0f64;
+    for (name, difference) in differences {
+        // A difference that is not a number is the largest of all.
+        if difference.is_nan() || difference > max {
+            max = if difference.is_nan() { f64::INFINITY } else { difference };
+        }
+        if difference.is_nan() || difference > allowed {
+            beyond.push(format!("{what} {name}: {difference:.1e} (allowed {allowed:.0e})"));
+        }
+    }
+    max
 }
 
 /// max|Δ| / max|reference| of every tensor, in model order; a missing one is not a number.

@@ -6,10 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shardlab::config::{CollectiveChoice, Layout, Scenario, ZeroStage};
-use shardlab::exec::{Advance, StepInput};
 use shardlab::mesh::{Axis, Rank};
 use shardlab::plan::order::{self, Order};
-use shardlab::plan::{Action, CollectiveKind, Plan};
+use shardlab::plan::{Action, CollectiveKind, Held, Plan};
 use shardlab::planner::plan_step;
 use shardlab::trace::captured::{Captured, Members, first};
 use shardlab::train::{Options, Session};
@@ -110,33 +109,32 @@ fn session(collective: CollectiveChoice, zero: ZeroStage) -> Session {
     Session::start(scenario, Options::on_cpu()).expect("it starts")
 }
 
-/// Runs a step one instruction at a time and reads every sample at its moment.
-fn fill(session: &mut Session, captured: &mut Captured) {
-    let batch = session.batches().batch(0);
-    let training = session.scenario().training.clone();
-    let input = StepInput {
-        tokens: &batch.tokens,
-        labels: &batch.labels,
-        seq: training.seq,
-        lr: training.lr_at(0),
-        bias_corrections: training.bias_corrections(0),
-    };
-    let (executor, id) = session.executor();
-    executor.begin(id, 0, &input).expect("it begins");
-    let mut at = None;
-    loop {
-        for sample in captured.samples.iter_mut().filter(|sample| sample.after == at) {
-            sample.values = executor.read(id, sample.view).expect("a view");
+#[test]
+fn a_captured_step_trains_as_any_other_to_the_bit() {
+    for (collective, zero) in [
+        (CollectiveChoice::Ring, ZeroStage::Zero1),
+        (CollectiveChoice::Direct, ZeroStage::Zero3),
+        (CollectiveChoice::Tree, ZeroStage::Zero0),
+    ] {
+        let (mut plain, mut opened) = (session(collective, zero), session(collective, zero));
+        for (index, at) in collectives(plain.plan(), plain.order()).into_iter().take(3).enumerate()
+        {
+            let right = plain.step().expect("it trains");
+            let (report, captured) = opened.step_capturing(at).expect("it is a collective");
+            assert_eq!(report.loss.to_bits(), right.loss.to_bits(), "step {index}");
+            assert_eq!((report.step, &report.crossed), (right.step, &right.crossed));
+            let weights = [&mut plain, &mut opened].map(|s| s.tensors(Held::Weight).expect("read"));
+            assert_eq!(weights[0], weights[1], "step {index}");
+            assert!(captured.samples.iter().all(|sample| !sample.values.is_empty()));
         }
-        match executor.advance().expect("it runs") {
-            Advance::Ran { rank, instr } => {
-                at = Some((rank, u32::try_from(instr).expect("a small Plan")));
-            }
-            Advance::Idle => {}
-            Advance::Done => break,
-        }
+        // An instruction of no collective is refused, and nothing runs.
+        let (rank, program) = (Rank(0), &opened.plan().programs[0]);
+        let alone = program.instrs.iter().position(|instr| instr.origin.collective.is_none());
+        let alone = u32::try_from(alone.expect("kernels")).expect("a small Plan");
+        assert!(opened.step_capturing((rank, alone)).is_err());
+        assert!(opened.step_capturing((Rank(99), 0)).is_err());
+        assert_eq!(opened.next_step(), plain.next_step());
     }
-    executor.end().expect("it ends");
 }
 
 #[test]
@@ -147,8 +145,7 @@ fn the_numbers_of_a_step_that_runs_add_up() {
             let mut session = session(collective, zero);
             let (plan, order) = (session.plan().clone(), session.order().clone());
             let at = first(&plan, &order).expect("a collective");
-            let mut captured = Captured::of(&plan, &order, at).expect("it sends");
-            fill(&mut session, &mut captured);
+            let (_, captured) = session.step_capturing(at).expect("it sends");
             assert!(captured.samples.iter().all(|sample| !sample.values.is_empty()), "{what}");
             let mut compared = 0;
             for change in captured.rounds.iter().flat_map(|round| &round.changes) {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use shardlab::config::Scenario;
-use shardlab::exec::{NonFinite, Progress};
+use shardlab::exec::{Delays, NonFinite, Progress};
 use shardlab::sim;
 use shardlab::trace::Trace;
 use shardlab::train::driver::{Driver, Event, Explained, Facts, Place, Setup, Stepped};
@@ -59,6 +59,8 @@ pub struct Run {
     state: State,
     /// The last steps, ascending and without holes.
     traces: VecDeque<Arc<Trace>>,
+    /// Ranks and links that are slow on purpose.
+    delays: Delays,
     /// `(step, loss)` of all steps.
     losses: Vec<(u64, f64)>,
     /// `(steps trained before, loss)` over the held-out text.
@@ -99,6 +101,7 @@ impl Run {
             facts: None,
             state: State::Starting(Progress::Planning),
             traces: VecDeque::new(),
+            delays: Delays::default(),
             losses: Vec::new(),
             held_out: Vec::new(),
             fell_back: None,
@@ -163,7 +166,7 @@ impl Run {
         self.traces.get(index)?;
         let from = (index + 1).saturating_sub(MEDIAN_OVER);
         let recent: Vec<&Trace> = self.traces.range(from..=index).map(AsRef::as_ref).collect();
-        Some(sim::replay_medians(&facts.plan, &facts.graph, &recent))
+        Some(sim::replay_medians(&facts.plan, &facts.graph, &recent, &self.delays.links))
     }
 
     /// Takes over what has been told since the last call; whether there was anything.
@@ -185,6 +188,7 @@ impl Run {
             Event::Starting(progress) => self.state = State::Starting(progress),
             Event::Ready(facts) => {
                 self.scenario = facts.scenario.clone();
+                self.delays = facts.delays.clone();
                 self.facts = Some(facts);
                 self.traces.clear();
             }
@@ -210,7 +214,8 @@ impl Run {
                 }
                 self.state = State::Held;
             }
-            Event::Forked(_) | Event::Stopped => {}
+            Event::Delayed(delays) => self.delays = delays,
+            Event::Captured { .. } | Event::Forked(_) | Event::Stopped => {}
         }
     }
 

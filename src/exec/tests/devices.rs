@@ -9,6 +9,7 @@ use super::programs::{declare, fill, floats, join, message, programs, relay, vie
 use super::*;
 use crate::mesh::{Axis, Rank};
 use crate::plan::{Action, Input, Life, Output, Plan};
+use crate::sim::Links;
 use crate::trace::Path;
 use crate::units::{Bytes, Nanos};
 
@@ -203,7 +204,10 @@ fn delays_on_devices_cost_time_and_change_no_bit() {
     let plan = relay(3, 10, 1.5);
     let mut options = threads(2);
     options.delays.ranks.insert(Rank(0), RankDelay { factor: 1.0, extra: Nanos(2_000_000) });
-    options.delays.links.insert((Rank(0), Rank(1)), Nanos(3_000_000));
+    options
+        .delays
+        .links
+        .insert((Rank(0), Rank(1)), Links { latency: Nanos(3_000_000), ..Links::FREE });
     let mut executor = executor(vec![Loopback::new("a", Mode::AtSubmit)], &[0, 1, 0], options);
     let id = load(&mut executor, &plan);
     let trace = executor.run(id, 0, &nothing()).unwrap().trace;

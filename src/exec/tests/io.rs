@@ -42,7 +42,7 @@ fn each_rank_gets_its_rows_time_major_and_the_scalars_of_the_step() {
     let plan = plan();
     let (mut executor, id) = on_host(plan.clone(), 2);
     let out = executor.run(id, 0, &input()).unwrap();
-    let mut read = |rank, label| executor.read(id, view_of(&plan, rank, label)).unwrap();
+    let read = |rank, label| executor.read(id, view_of(&plan, rank, label)).unwrap();
     assert_eq!(read(0, "tokens"), [0.0, 10.0, 1.0, 11.0, 2.0, 12.0, 3.0, 13.0]);
     assert_eq!(read(1, "tokens"), [20.0, 21.0, 22.0, 23.0]);
     assert_eq!(read(0, "labels"), [1.0, 11.0, 2.0, 12.0, 3.0, 13.0, -100.0, -100.0]);

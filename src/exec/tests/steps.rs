@@ -9,6 +9,7 @@ use super::programs::{
 use super::*;
 use crate::mesh::{Axis, Rank};
 use crate::plan::{Action, Lane, Life, Tag};
+use crate::sim::Links;
 use crate::trace::Path;
 use crate::units::{Bytes, Nanos};
 
@@ -209,7 +210,10 @@ fn delays_cost_time_and_change_no_bit() {
     let plan = relay(3, 10, 1.5);
     let mut options = threads(2);
     options.delays.ranks.insert(Rank(1), RankDelay { factor: 1.0, extra: Nanos(3_000_000) });
-    options.delays.links.insert((Rank(1), Rank(2)), Nanos(5_000_000));
+    options
+        .delays
+        .links
+        .insert((Rank(1), Rank(2)), Links { latency: Nanos(5_000_000), ..Links::FREE });
     let mut executor = Executor::on_host(3, options);
     let id = executor.load(Arc::new(plan.clone())).unwrap();
     let slow = executor.run(id, 0, &nothing()).unwrap();

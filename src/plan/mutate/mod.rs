@@ -2,7 +2,12 @@
 //!
 //! Tests, the app's fault buttons and the lessons use these and nothing else, so that whatever is
 //! broken for show is broken the same way everywhere. Each [`Mutation`] has a number of places
-//! where it fits; a seed picks one.
+//! where it fits; a seed picks one. [`poison_at`] and [`drop_send_at`] plant at a given
+//! instruction, and the famous bugs of `museum` wherever they belong.
+
+mod museum;
+
+pub use museum::{Bug, keep_norm_gradients_apart, keep_tied_gradients_apart, scale_loss_gradients};
 
 use super::text::describe;
 use super::{Action, Instr, Lane, Origin, Phase, Plan, View};
@@ -101,6 +106,24 @@ pub fn drop_message(plan: &Plan, nth: usize) -> Option<Mutated> {
 pub fn drop_send(plan: &Plan, nth: usize) -> Option<Mutated> {
     let (rank, instr) = places(plan, is_send).nth(nth)?;
     Some(removed(plan, rank, instr, "drops"))
+}
+
+/// Drops a send, given by either half of its message: its receive waits for ever. `None` if the
+/// instruction is no half of a message.
+pub fn drop_send_at(plan: &Plan, rank: Rank, instr: u32) -> Option<Mutated> {
+    let line = plan.programs.get(rank.index())?.instrs.get(instr as usize)?;
+    if is_send(line) {
+        return Some(removed(plan, rank, instr, "drops"));
+    }
+    let (from, send) = super::order::derive(plan).peer[rank.index()][instr as usize]?;
+    Some(removed(plan, from, send, "drops"))
+}
+
+/// Overwrites the first float output of a launch with not-a-number right after it. `None` if the
+/// instruction is no launch that writes floats.
+pub fn poison_at(plan: &Plan, rank: Rank, instr: u32) -> Option<Mutated> {
+    let nth = float_outputs(plan).position(|(of, index, _)| (of, index) == (rank, instr))?;
+    poison(plan, nth)
 }
 
 /// Drops the `nth` receive: its send waits for ever.

@@ -11,12 +11,14 @@ use std::time::Duration;
 use super::explained::Explained;
 use crate::config::{Model, Scenario};
 use crate::data::Marks;
-use crate::exec::{DeviceInfo, NonFinite, Progress};
+use crate::exec::{Delays, DeviceInfo, NonFinite, Progress};
 use crate::ledger::Ledger;
-use crate::plan::Plan;
-use crate::plan::check::Fault;
+use crate::mesh::Rank;
 use crate::plan::order::{Graph, Order};
+use crate::plan::{Plan, check};
+use crate::trace::captured::Captured;
 use crate::train::StepReport;
+use crate::train::faults::Fault;
 
 /// Whole reports that wait for the receiver; older steps are told as summaries.
 pub const REPORTS_MAX: usize = 32;
@@ -49,6 +51,15 @@ pub enum Event {
         /// So many steps are in the weights.
         trained: u64,
     },
+    /// A collective of a step has been opened; the step is told just before.
+    Captured {
+        /// Which step.
+        step: u64,
+        /// The collective and its numbers.
+        captured: Arc<Captured>,
+    },
+    /// Ranks and links are as slow as this from the next step on, with those of faults.
+    Delayed(Delays),
     /// The state at a step has been kept.
     Forked(Fork),
     /// The run stands at another state than before.
@@ -98,10 +109,18 @@ pub struct Facts {
     pub graph: Arc<Graph>,
     /// What the Plan costs.
     pub ledger: Ledger,
-    /// What the checker finds in the Plan.
+    /// The Plan without faults.
+    pub original: Arc<Plan>,
+    /// What is broken on purpose.
     pub faults: Vec<Fault>,
+    /// The instructions of `original` that are changed or missing on purpose.
+    pub fault_places: Vec<(Rank, u32)>,
+    /// What the checker finds in the Plan; nothing: it is legal, though it may be wrong.
+    pub checker: Vec<check::Fault>,
     /// The device of each rank.
     pub devices: Vec<DeviceInfo>,
+    /// Slow ranks and links, with those of faults.
+    pub delays: Delays,
     /// What was found out about devices, for people.
     pub notes: Vec<String>,
     /// Losses of models that know little, where the data are bytes.

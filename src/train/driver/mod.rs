@@ -31,9 +31,11 @@ use std::time::Duration;
 use self::events::Queue;
 use self::worker::Worker;
 use super::Options;
+use super::faults::Fault;
 use crate::checkpoint::Checkpoint;
 use crate::config::Scenario;
 use crate::exec::Delays;
+use crate::mesh::Rank;
 
 /// What a run starts from.
 #[derive(Clone, Debug)]
@@ -100,7 +102,9 @@ pub(super) enum Command {
     TrainMore(u64),
     Fork,
     GoBack(Place),
+    Capture(Rank, u32),
     Delay(Delays),
+    Break(Vec<Fault>, Place),
     Beside(Beside),
 }
 
@@ -189,9 +193,22 @@ impl Driver {
         self.tell(Command::GoBack(to));
     }
 
+    /// Runs one step that captures the collective to which an instruction of the Plan belongs, and
+    /// goes on as before: [`Event::Captured`].
+    pub fn capture(&self, rank: Rank, instr: u32) {
+        self.tell(Command::Capture(rank, instr));
+    }
+
     /// Slows ranks or links, from the next step on.
     pub fn set_delays(&self, delays: Delays) {
         self.tell(Command::Delay(delays));
+    }
+
+    /// Breaks things on purpose, or nothing: the run is opened anew with these faults in the state
+    /// that `from` names, and pauses there as a branch of its own. [`Event::Ready`] says what the
+    /// checker finds.
+    pub fn set_faults(&self, faults: Vec<Fault>, from: Place) {
+        self.tell(Command::Break(faults, from));
     }
 
     /// Lets one rank train beside, or nothing.

@@ -9,6 +9,7 @@ use crate::config::{Layout, Model, ModelSource, OptimizerKind, Training, ZeroSta
 use crate::data::Dataset;
 use crate::exec::RankDelay;
 use crate::mesh::Rank;
+use crate::sim::Links;
 use crate::units::Nanos;
 
 /// Longer than any of these runs takes on the slowest machine: a test that reaches it hangs.
@@ -182,7 +183,7 @@ fn delays_change_no_bit() {
     let right = losses(&until(&driver, is_done));
     let mut delays = Delays::default();
     delays.ranks.insert(Rank(1), RankDelay { factor: 2.0, extra: Nanos(1000) });
-    delays.links.insert((Rank(0), Rank(1)), Nanos(10_000));
+    delays.links.insert((Rank(0), Rank(1)), Links { latency: Nanos(10_000), ..Links::FREE });
     driver.set_delays(delays);
     driver.go_back(Place::Start);
     driver.play();
@@ -310,4 +311,77 @@ proptest! {
             prop_assert!(follows || pair[1].branch > pair[0].branch, "{:?}", pair);
         }
     }
+}
+
+#[test]
+fn faults_are_judged_run_and_taken_away_again() {
+    let mut setup = tiny(two_by_two(), 3);
+    setup.begin = Begin::Paused;
+    setup.scenario.training.optimizer = OptimizerKind::Sgd;
+    let driver = Driver::start(setup, || {}).unwrap();
+    driver.set_beside(Beside::OneRank);
+    driver.play();
+    let right = losses(&until(&driver, is_done));
+
+    driver.set_faults(vec![Fault::RepeatRows], Place::Start);
+    driver.play();
+    let events = until(&driver, is_done);
+    assert_ne!(losses(&events), right);
+    let summary = events.iter().find_map(|event| match event {
+        Event::Step(step) => Some(step.summary),
+        _ => None,
+    });
+    let summary = summary.unwrap();
+    assert!((summary.difference.unwrap().loss - summary.loss).abs() > 1e-4, "{summary:?}");
+
+    // A message that nobody sends: the checker says it, the step hangs and is reported.
+    let facts = events.iter().find_map(|event| match event {
+        Event::Ready(facts) => Some(Arc::clone(facts)),
+        _ => None,
+    });
+    let facts = facts.unwrap();
+    let instrs = facts.original.programs[0].instrs.iter();
+    let send = instrs.clone().position(|i| matches!(i.action, crate::plan::Action::Send { .. }));
+    let skipped = Fault::SkipMessage { rank: Rank(0), instr: send.unwrap() as u32 };
+    driver.set_faults(vec![skipped], Place::Here);
+    driver.step();
+    let events = until(&driver, |event| matches!(event, Event::Hang { .. }));
+    let is_found = |event: &Event| matches!(event, Event::Ready(f) if !f.checker.is_empty());
+    assert!(events.iter().any(is_found));
+    // Nothing goes on from a step that is half done.
+    driver.play();
+    until(&driver, |event| matches!(event, Event::Failed(_)));
+    // What cannot be planted changes nothing.
+    driver.set_faults(vec![Fault::SplitNorms], Place::Start);
+    let events = until(&driver, |event| matches!(event, Event::Failed(_)));
+    assert_eq!(events.len(), 1);
+
+    driver.set_faults(Vec::new(), Place::Start);
+    driver.play();
+    assert_eq!(losses(&until(&driver, is_done)), right);
+}
+
+#[test]
+fn a_collective_is_captured_in_one_step_which_is_a_step_like_any_other() {
+    let setup = Setup { begin: Begin::Paused, ..tiny(two_by_two(), 4) };
+    let driver = Driver::start(setup, || {}).unwrap();
+    let events = until(&driver, is_paused);
+    let facts = events.iter().find_map(|event| match event {
+        Event::Ready(facts) => Some(Arc::clone(facts)),
+        _ => None,
+    });
+    let facts = facts.unwrap();
+    driver.play();
+    let right = losses(&until(&driver, is_done));
+    driver.go_back(Place::Start);
+    until(&driver, is_paused);
+    let (rank, instr) = crate::trace::captured::first(&facts.plan, &facts.order).unwrap();
+    driver.step();
+    driver.capture(rank, instr);
+    let mut events = until(&driver, |event| matches!(event, Event::Captured { .. }));
+    let Some(Event::Captured { step: 1, captured }) = events.last() else { panic!("{events:?}") };
+    assert!(captured.samples.iter().all(|sample| !sample.values.is_empty()));
+    driver.play();
+    events.extend(until(&driver, is_done));
+    assert_eq!(losses(&events), right);
 }

@@ -9,7 +9,9 @@ use super::explained::Explained;
 use super::reference::Reference;
 use super::{Begin, Beside, Command, HeldOut, Setup};
 use crate::exec::{Clock, ExecError, Watcher};
+use crate::mesh::Rank;
 use crate::plan::check;
+use crate::train::faults::{self, Fault};
 use crate::train::snapshot::Snapshot;
 use crate::train::{DeviceRequest, Session, StepReport, TrainError};
 use crate::units::Nanos;
@@ -79,7 +81,7 @@ impl Worker {
 
     /// Lives until the driver is stopped or dropped.
     pub(super) fn live(mut self) {
-        if let Err(error) = self.open() {
+        if let Err(error) = self.open().and_then(|()| self.hold_out()) {
             self.failed(&error);
         }
         while !self.stops.load(Ordering::Relaxed) {
@@ -158,8 +160,12 @@ impl Worker {
             order: Arc::clone(session.order()),
             graph: Arc::clone(session.graph()),
             ledger: session.ledger(),
-            faults: check::check(session.plan()),
+            original: Arc::clone(session.original()),
+            faults: session.faults().to_vec(),
+            fault_places: session.fault_places().to_vec(),
+            checker: check::check(session.plan()),
             devices: session.devices(),
+            delays: session.delays().clone(),
             notes: session.notes().to_vec(),
             marks: session.marks(),
             next_step: session.next_step(),
@@ -168,7 +174,7 @@ impl Worker {
         self.tell(Event::Ready(Arc::new(facts)));
         self.refer()?;
         self.tell(if self.going == Going::Paused { Event::Paused } else { Event::Playing });
-        self.hold_out()
+        Ok(())
     }
 
     fn obey(&mut self, command: Command) -> Result<(), TrainError> {
@@ -199,13 +205,17 @@ impl Worker {
                     self.going = Going::On;
                 }
             }
+            Command::Capture(rank, instr) => self.capture((rank, instr))?,
             Command::Fork => self.fork()?,
             Command::GoBack(to) => self.go_back(to)?,
+            Command::Break(faults, from) => self.break_on_purpose(faults, from)?,
             Command::Delay(delays) => {
-                self.setup.options.exec.delays = delays.clone();
                 if let Some(run) = &mut self.run {
-                    run.session.set_delays(delays);
+                    run.session.set_delays(&delays);
+                    let delays = run.session.delays().clone();
+                    self.tell(Event::Delayed(delays));
                 }
+                self.setup.options.exec.delays = delays;
             }
             Command::Beside(beside) => {
                 self.beside = beside;
@@ -272,11 +282,28 @@ impl Worker {
         }
         self.branch += 1;
         self.held_out = None;
-        self.until = self.until.max(self.setup.scenario.training.steps);
+        self.until = self.setup.scenario.training.steps.max(self.trained());
         self.tell(Event::WentBack { to, branch: self.branch });
         self.refer()?;
         self.tell(Event::Paused);
         Ok(())
+    }
+
+    /// Opens the run anew with other faults, in a state that it has been in; a broken state is none.
+    fn break_on_purpose(&mut self, faults: Vec<Fault>, from: Place) -> Result<(), TrainError> {
+        let mut here = None;
+        if let Some(run) = &mut self.run {
+            // What cannot be planted leaves the run as it is.
+            faults::plant(run.session.original(), &faults)?;
+            here = if run.is_broken { None } else { Some(run.session.snapshot()?) };
+        }
+        self.going = Going::Paused;
+        self.setup.options.faults = faults;
+        self.open()?;
+        if let (Some(run), Some(here)) = (&mut self.run, here) {
+            run.session.restore(&here)?;
+        }
+        self.go_back(from)
     }
 
     /// Puts the one rank beside into the state of the run, or sends it away.
@@ -303,20 +330,9 @@ impl Worker {
             return Ok(());
         }
         let clock = Clock::start();
-        match run.session.step() {
-            Ok(report) => self.stepped(report, clock)?,
-            Err(TrainError::NotFinite { step, first }) => {
-                self.going = Going::Paused;
-                self.tell(Event::NotFinite { step, first });
-                return Ok(());
-            }
-            Err(TrainError::Exec(ExecError::Hang { waiting })) => {
-                run.is_broken = true;
-                self.going = Going::Paused;
-                self.tell(Event::Hang { step, report: waiting });
-                return Ok(());
-            }
-            Err(error) => return self.lost(error),
+        let stepped = run.session.step();
+        if !self.after(stepped, clock)? {
+            return Ok(());
         }
         let trained = step + 1;
         let eval_every = self.setup.scenario.training.eval_every;
@@ -326,8 +342,64 @@ impl Worker {
         Ok(())
     }
 
-    fn stepped(&mut self, report: StepReport, clock: Clock) -> Result<(), TrainError> {
+    /// Tells what became of a step; whether it was trained.
+    fn after(
+        &mut self,
+        stepped: Result<StepReport, TrainError>,
+        clock: Clock,
+    ) -> Result<bool, TrainError> {
+        let step = self.trained();
+        match stepped {
+            Ok(report) => {
+                self.stepped(report, clock);
+                return Ok(true);
+            }
+            Err(TrainError::NotFinite { step, first }) => {
+                self.going = Going::Paused;
+                self.tell(Event::NotFinite { step, first });
+            }
+            Err(TrainError::Exec(ExecError::Hang { waiting })) => {
+                if let Some(run) = &mut self.run {
+                    run.is_broken = true;
+                }
+                self.going = Going::Paused;
+                self.tell(Event::Hang { step, report: waiting });
+            }
+            // What was asked for does not fit; nothing has run.
+            Err(error @ TrainError::Exec(ExecError::Input { .. })) => return Err(error),
+            Err(error) => self.lost(error)?,
+        }
+        Ok(false)
+    }
+
+    /// Runs one step that captures a collective, and goes on as before.
+    fn capture(&mut self, at: (Rank, u32)) -> Result<(), TrainError> {
+        if !self.begins() {
+            return Ok(());
+        }
+        let was = self.going;
         let Some(run) = &mut self.run else { return Ok(()) };
+        let clock = Clock::start();
+        let mut found = None;
+        let stepped = run.session.step_capturing(at).map(|(report, captured)| {
+            found = Some(captured);
+            report
+        });
+        if self.after(stepped, clock)? {
+            self.until = self.until.max(self.trained());
+            let step = self.trained() - 1;
+            if let Some(captured) = found.map(Arc::new) {
+                self.tell(Event::Captured { step, captured });
+            }
+            if was == Going::Paused {
+                self.tell(Event::Paused);
+            }
+        }
+        Ok(())
+    }
+
+    fn stepped(&mut self, report: StepReport, clock: Clock) {
+        let Some(run) = &mut self.run else { return };
         let wall_seconds = Nanos(clock.now()).as_secs();
         let difference = match &mut run.reference {
             Some(reference) => match reference.follow(&mut run.session) {
@@ -353,7 +425,6 @@ impl Worker {
             difference,
         };
         self.tell(Event::Step(Stepped { summary, report: Some(Arc::new(report)) }));
-        Ok(())
     }
 
     /// A device is gone, and with it the state: the CPU goes on from the newest fork, else from the

@@ -9,6 +9,7 @@ use shardlab::mesh::Rank;
 use shardlab::plan::check::{FaultKind, check};
 use shardlab::plan::{Action, Phase, Plan};
 use shardlab::planner::{StepSpec, plan_step};
+use shardlab::sim::Links;
 use shardlab::units::Nanos;
 
 use super::{model, sgd, spec};
@@ -26,7 +27,10 @@ fn draw_delays(draw: &mut Draw, ranks: u32) -> Delays {
         }
         for to in (0..ranks).map(Rank).filter(|to| *to != rank) {
             if draw.below(4) == 0 {
-                delays.links.insert((rank, to), Nanos(draw.below(300_000)));
+                delays.links.insert(
+                    (rank, to),
+                    Links { latency: Nanos(draw.below(300_000)), ..Links::FREE },
+                );
             }
         }
     }
