@@ -11,6 +11,7 @@ pub mod ops;
 pub mod plan;
 pub mod trace;
 pub mod planner;
+pub mod formulas;
 pub mod ledger;
 pub mod sim;
 pub mod exec;

@@ -4,9 +4,12 @@
 use std::collections::BTreeMap;
 
 use shardlab::config::{Recompute, ZeroStage};
+use shardlab::formulas;
+use shardlab::ledger::Ledger;
 use shardlab::mesh::Axis;
-use shardlab::plan::{Action, Lane, Plan};
+use shardlab::plan::{Action, Lane, Plan, Role};
 use shardlab::planner::{StepSpec, plan_step};
+use shardlab::units::Bytes;
 
 use crate::layouts::draw_spec;
 
@@ -130,4 +133,45 @@ fn bytes_of_drawn_plans_equal_the_formulas() {
         let plan = plan_step(&spec).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert_eq!(sent(&plan), formula(&spec), "seed {seed}: {:?} {:?}", spec.layout, spec.model);
     }
+}
+
+#[test]
+fn formulas_that_are_shown_equal_those_written_here() {
+    for seed in 0..400 {
+        let spec = draw_spec(seed, 16);
+        let expected = formula(&spec);
+        for axis in Axis::ALL {
+            let shown = formulas::bytes(axis, &spec.model, &spec.layout, &spec.training);
+            let what = format!("seed {seed}, {axis}: {shown:?}");
+            assert_eq!(shown.value, expected[&axis] as f64, "{what}");
+            assert_eq!(evaluated(&shown.numbers), shown.value, "{what}");
+        }
+    }
+}
+
+/// `4 B·(2·3 + 5)`, which is a sum of products, calculated.
+fn evaluated(numbers: &str) -> f64 {
+    let sum = numbers.strip_prefix("4 B·").unwrap_or(numbers).trim_matches(['(', ')']);
+    let product = |term: &str| term.split('·').map(|f| f.parse::<f64>().unwrap()).product::<f64>();
+    let bytes = if numbers.starts_with("4 B") { 4.0 } else { 1.0 };
+    bytes * sum.split(" + ").map(product).sum::<f64>()
+}
+
+#[test]
+fn memory_that_stays_is_what_formulas_say() {
+    let mut compared = 0;
+    for seed in 0..200 {
+        let spec = draw_spec(seed, 16);
+        let ledger = Ledger::of(&plan_step(&spec).unwrap());
+        for role in [Role::Weights, Role::Optimizer] {
+            let Some(shown) = formulas::memory(role, &spec.model, &spec.layout, &spec.training)
+            else {
+                continue;
+            };
+            let held: Bytes = ledger.ranks.iter().map(|rank| rank.memory.at_peak[role]).sum();
+            assert_eq!(held.0 as f64, shown.value, "seed {seed}, {role}: {:?}", spec.layout);
+            compared += usize::from(held.0 > 0);
+        }
+    }
+    assert!(compared > 100, "{compared} were compared");
 }

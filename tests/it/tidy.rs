@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms from the ground up: a room may name rooms of lower floors, and itself.
-const FLOORS: [&[&str]; 13] = [
+const FLOORS: [&[&str]; 14] = [
     &["units", "random"],
     &["shape"],
     &["mesh"],
@@ -13,6 +13,7 @@ const FLOORS: [&[&str]; 13] = [
     &["ledger"],
     &["trace"],
     &["planner", "sim"],
+    &["formulas"],
     &["exec"],
     &["data"],
     &["checkpoint"],

@@ -9,12 +9,20 @@ pub mod export;
 pub mod fonts;
 pub mod minimap;
 pub mod cause;
+pub mod collective;
+pub mod curve;
+pub mod memory;
+pub mod numbers;
 pub mod playback;
 pub mod scene;
 pub mod svg;
 pub mod theme;
 pub mod timeline;
+pub mod wires;
 mod blocks;
+mod pen;
+#[cfg(test)]
+mod audit;
 #[cfg(test)]
 pub(crate) mod sketch;
 

@@ -1,0 +1,136 @@
+//! Bars and curve agree with the ledger; what is above the cap is crossed out; everything that is
+//! drawn can be pointed at.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::ledger::Ledger;
+use crate::mesh::{Mesh, RankOrder};
+use crate::trace::draw::audit;
+use crate::trace::draw::fonts::SansTable;
+use crate::trace::draw::scene::{Canvas, Pattern, Scene, Shape};
+use crate::trace::draw::sketch::one_f_one_b;
+use crate::trace::draw::theme::Theme;
+
+struct Step {
+    timeline: Timeline,
+    ranks: Vec<RankMemory>,
+}
+
+fn step(dp: u32, tp: u32, pp: u32) -> Step {
+    let mesh = Mesh { dp, tp, pp, order: RankOrder::TpDpPp };
+    let sketch = one_f_one_b(mesh, 4, 1_000_000);
+    let (order, trace) = sketch.replay();
+    let ledger = Ledger::of(&sketch.plan);
+    let ranks: Vec<RankMemory> = ledger.ranks.iter().map(|rank| rank.memory).collect();
+    let peaks: Vec<_> = ranks.iter().map(|rank| rank.at_peak).collect();
+    let timeline = Timeline::new(Arc::new(sketch.plan), &order, Arc::new(trace), &peaks);
+    Step { timeline, ranks }
+}
+
+fn frame<'a>(step: &'a Step, over_time: Option<&'a OverTime>) -> Frame<'a> {
+    Frame {
+        timeline: &step.timeline,
+        ranks: &step.ranks,
+        predicted: &[],
+        cap: None,
+        over_time,
+        playhead: Some(Nanos(3_000_000)),
+        selected: Some(Target::Rank(Rank(0))),
+        hovered: None,
+    }
+}
+
+fn drawn(frame: &Frame<'_>) -> (Scene, Layout) {
+    let area = Area::sized(794.0, 214.0);
+    let mut sketch = Sketch::new(Canvas { theme: &Theme::LIGHT, measure: &SansTable }, area);
+    let layout = draw(&mut sketch, area, frame);
+    (sketch.scene, layout)
+}
+
+#[test]
+fn the_highest_point_of_the_curve_is_the_peak_of_the_bar() {
+    let step = step(1, 1, 4);
+    for rank in step.timeline.ranks() {
+        let over_time = OverTime::new(&step.timeline, *rank);
+        let most = over_time.changes.iter().map(|(_, live)| live.total()).max();
+        assert_eq!(most, Some(step.ranks[rank.index()].peak()), "rank {rank}");
+        assert!(over_time.changes.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+        assert_eq!(over_time.changes[0].0, Nanos(0));
+    }
+}
+
+#[test]
+fn a_microbatch_keeps_its_activations_from_its_forward_to_its_backward() {
+    let step = step(1, 1, 2);
+    // The second stage of two: F0 B0 F1 B1 … of 1 and 2 ms, from the first millisecond on.
+    let lives = OverTime::new(&step.timeline, Rank(1)).lifetimes;
+    let spans: Vec<(u64, u64)> =
+        lives.iter().map(|life| (life.start.0 / 1_000_000, life.end.0 / 1_000_000)).collect();
+    assert_eq!(lives.len(), 4);
+    // A backward is written as two launches of 2 ms each.
+    assert_eq!(spans[0].0, 1);
+    assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0), "one at a time: {spans:?}");
+    // The first stage keeps two at once.
+    let lives = OverTime::new(&step.timeline, Rank(0)).lifetimes;
+    assert!(lives[0].end > lives[1].start);
+}
+
+#[test]
+fn only_what_is_above_the_cap_is_crossed_out() {
+    let step = step(1, 1, 2);
+    let crossed = |cap: u64| {
+        let (scene, _) = drawn(&Frame { cap: Some(Bytes(cap)), ..frame(&step, None) });
+        let error = Theme::LIGHT.error;
+        let is_crossed = |shape: &&Shape| match shape {
+            Shape::Fill { pattern: Some((Pattern::Rising, ink)), .. } => *ink == error,
+            _ => false,
+        };
+        scene.shapes.iter().filter(is_crossed).count()
+    };
+    let peaks: Vec<u64> = step.ranks.iter().map(|rank| rank.peak().0).collect();
+    let (least, most) = (peaks.iter().min().unwrap(), peaks.iter().max().unwrap());
+    assert!(least < most);
+    assert_eq!(crossed(*most), 0);
+    assert_eq!(crossed(most - 1), 1);
+    assert_eq!(crossed(least - 1), 2);
+}
+
+#[test]
+fn rows_and_instants_can_be_pointed_at() {
+    let step = step(2, 2, 2);
+    let over_time = OverTime::new(&step.timeline, Rank(0));
+    let (_, layout) = drawn(&frame(&step, Some(&over_time)));
+    assert_eq!(layout.rows.len(), 8);
+    for (area, target) in &layout.rows {
+        assert_eq!(layout.target_at(area.centre()), Some(*target));
+    }
+    let curve = layout.curve.expect("there is room for it");
+    let middle = layout.time_at(curve.centre()).expect("a time");
+    assert!(middle.0.abs_diff(step.timeline.end().0 / 2) < step.timeline.end().0 / 100);
+    let frame = frame(&step, Some(&over_time));
+    let sentence = frame.sentence(&Target::Rank(Rank(1))).expect("a rank");
+    assert!(
+        sentence.starts_with("Rank 1 holds ") && sentence.contains("activations"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn many_ranks_are_a_row_for_each_pipeline_position() {
+    let step = step(4, 4, 4);
+    let (_, layout) = drawn(&frame(&step, None));
+    let targets: Vec<Target> = layout.rows.iter().map(|row| row.1).collect();
+    assert_eq!(targets, [0, 1, 2, 3].map(Target::Position));
+}
+
+#[test]
+fn texts_hold_at_every_size_in_every_theme() {
+    for (dp, tp, pp) in [(1, 1, 1), (2, 2, 2), (16, 1, 1), (4, 4, 4), (64, 4, 4)] {
+        let step = step(dp, tp, pp);
+        let over_time = OverTime::new(&step.timeline, Rank(0));
+        audit::every_theme_and_size(|sketch, area| {
+            draw(sketch, area, &frame(&step, Some(&over_time)));
+        });
+    }
+}
