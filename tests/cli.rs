@@ -451,6 +451,39 @@ fn a_trace_has_a_span_and_a_name_for_every_instruction() {
 }
 
 #[test]
+fn a_recorded_step_is_exported_for_other_programs() {
+    let folder = folder();
+    json(&run_in(folder.path(), "train tiny.toml --device cpu --trace t.json --json"), 0);
+    let export = |args: &str| {
+        let output = run_in(folder.path(), &format!("trace export t.json {args}"));
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let table = export("--format csv");
+    assert!(table.starts_with("rank,stage,microbatch,layer,phase,what,"), "{table}");
+    assert!(table.lines().skip(1).all(|line| line.ends_with(",REPLAYED")));
+    let lines = export("--format jsonl --clock measured --instructions");
+    for line in lines.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["clock"], "MEASURED");
+    }
+    export("--format kineto -o ranks/");
+    export("--format kineto -o all.json");
+    for rank in 0..8 {
+        let file = folder.path().join(format!("ranks/rank{rank}.pt.trace.json"));
+        let text = fs::read_to_string(file).unwrap();
+        let whole: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(whole["distributedInfo"]["rank"], rank);
+        // Analysers take the first number after this word, and want the space.
+        let (_, after) = text.split_once("\"rank\": ").unwrap();
+        assert!(after.starts_with(&rank.to_string()), "{}", &after[..20]);
+    }
+    let refused = run_in(folder.path(), "trace export tiny.toml --format csv");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("train --trace FILE"));
+}
+
+#[test]
 fn doctor_says_that_the_cpu_can_train_and_how_fast_it_is() {
     let answer = json(&run("doctor --json"), 0);
     assert_eq!(answer["can_train"], true);

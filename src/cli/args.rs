@@ -40,6 +40,13 @@ Examples:
   shardlab plan --pp 4 --schedule gpipe --csv > gpipe.csv
   shardlab plan --text --rank 3";
 
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  shardlab train --steps 20 --trace step.json
+  shardlab trace export step.json --format kineto -o step.pt.trace.json   for ui.perfetto.dev
+  shardlab trace export step.json --format kineto -o ranks/               a file for each rank
+  shardlab trace export step.json --format csv > step.csv";
+
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   shardlab verify --dp 2 --tp 2 --pp 2
@@ -73,6 +80,9 @@ pub enum Command {
     /// Hold a layout against one rank, or against a reference case.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Box<VerifyArgs>),
+    /// Turn what `train --trace` wrote into files for other programs.
+    #[command(subcommand)]
+    Trace(TraceCommand),
     /// List what this machine can train on, test it, and say what to do.
     Doctor(DoctorArgs),
     /// Print shell completions.
@@ -91,7 +101,7 @@ pub struct TrainArgs {
     /// Which devices run it.
     #[command(flatten)]
     pub devices: DeviceArgs,
-    /// Write the last step's spans, measured and replayed, as JSON.
+    /// Write the last step, measured and replayed, with its Plan: `trace export` reads it.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub trace: Option<PathBuf>,
     /// Write one JSON line a step.
@@ -109,6 +119,54 @@ pub struct TrainArgs {
     /// Print one JSON object instead of the summary.
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+}
+
+/// `shardlab trace`.
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Write a recorded step in a form that other programs read.
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(TraceExportArgs),
+}
+
+/// `shardlab trace export`.
+#[derive(Debug, Args)]
+pub struct TraceExportArgs {
+    /// What `train --trace` wrote.
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// Which form.
+    #[arg(long, value_enum)]
+    pub format: TraceFormat,
+    /// Where to; for kineto a folder gets a file for each rank. Standard output if not said.
+    #[arg(short, long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+    /// Whose time it is.
+    #[arg(long, value_enum, default_value_t = TraceClock::Replayed)]
+    pub clock: TraceClock,
+    /// One line for each instruction instead of each block; kineto always has all of them.
+    #[arg(long)]
+    pub instructions: bool,
+}
+
+/// The forms of an exported step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TraceFormat {
+    /// Chrome trace events in the words of PyTorch's profiler: Perfetto, Holistic Trace Analysis.
+    Kineto,
+    /// A table.
+    Csv,
+    /// JSON Lines.
+    Jsonl,
+}
+
+/// The clocks of a recorded step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TraceClock {
+    /// As if every rank had its own device.
+    Replayed,
+    /// As it was.
+    Measured,
 }
 
 /// `shardlab plan`.

@@ -1,10 +1,10 @@
 //! The command: how it reads its arguments, what it prints, and with which code it exits.
 //!
-//! One file a command: [`quickstart`], [`train`], [`plan`], [`verify`], [`doctor`]. [`args`] is what
-//! can be typed, [`settings`] what it means, [`report`] the numbers of a run. [`live`] draws the
-//! running schedule, [`screen`] redraws it in place, [`summary`] tells how a run went: pure
-//! functions from facts to [`text`]. Data go to stdout, progress and errors to stderr; nothing else
-//! in the library prints.
+//! One file a command: [`quickstart`], [`train`], [`plan`], [`verify`], [`trace`], [`doctor`].
+//! [`args`] is what can be typed, [`settings`] what it means, [`report`] the numbers of a run.
+//! [`live`] draws the running schedule, [`screen`] redraws it in place, [`summary`] tells how a run
+//! went: pure functions from facts to [`text`]. Data go to stdout, progress and errors to stderr;
+//! nothing else in the library prints.
 
 pub mod args;
 pub mod settings;
@@ -12,6 +12,7 @@ pub mod quickstart;
 pub mod train;
 pub mod plan;
 pub mod verify;
+pub mod trace;
 pub mod doctor;
 pub mod report;
 pub mod facts;
@@ -77,6 +78,7 @@ fn dispatch(cli: &Cli) -> Result<Outcome, Failure> {
         Some(Command::Train(args)) => train::run(args),
         Some(Command::Plan(args)) => plan::run(args),
         Some(Command::Verify(args)) => verify::run(args),
+        Some(Command::Trace(command)) => trace::run(command),
         Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();

@@ -68,7 +68,8 @@ pub(super) struct OutputFile {
 }
 
 impl OutputFile {
-    const REMEDY: &'static str = "Choose a file in a folder that exists and can be written";
+    pub(super) const REMEDY: &'static str =
+        "Choose a file in a folder that exists and can be written";
 
     /// Creates the file, or empties it.
     ///

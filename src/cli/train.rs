@@ -1,7 +1,5 @@
 //! `shardlab train`: trains any scenario, writes what is asked for, says what came out.
 
-use serde::Serialize;
-
 use super::args::TrainArgs;
 use super::facts::{resumption, summary_text};
 use super::output::{self, OutputFile};
@@ -11,9 +9,8 @@ use super::settings::Settings;
 use super::{Failure, Outcome};
 use crate::checkpoint::Checkpoint;
 use crate::config::{ConfigError, OptimizerKind};
-use crate::mesh::Rank;
-use crate::plan::{Plan, text};
 use crate::trace::Trace;
+use crate::trace::export::Recording;
 use crate::train::{Options, TrainError};
 
 /// Runs the command.
@@ -61,7 +58,7 @@ pub fn run(args: &TrainArgs) -> Result<Outcome, Failure> {
     let run = run::train(session, extras)?;
     let replayed = run.replayed();
     if let Some(mut file) = trace {
-        file.write_line(&TraceFile::of(&run, replayed.as_ref().map(|(trace, _)| trace)))?;
+        file.write_line(&recording(&run, replayed.as_ref().map(|(trace, _)| trace)))?;
     }
     let waiting = replayed.as_ref().map(|(_, waiting)| waiting);
     if args.json {
@@ -90,29 +87,11 @@ fn resumed_settings(checkpoint: &Checkpoint, args: &TrainArgs) -> Result<Setting
     Ok(settings)
 }
 
-/// The object of `--trace`: spans of the last step, and what each instruction is.
-#[derive(Serialize)]
-struct TraceFile<'a> {
-    /// `[rank][instruction]`.
-    instructions: Vec<Vec<String>>,
-    measured: Option<&'a Trace>,
-    replayed: Option<&'a Trace>,
-}
-
-impl<'a> TraceFile<'a> {
-    fn of(run: &'a Run, replayed: Option<&'a Trace>) -> Self {
-        Self {
-            instructions: descriptions(run.session.plan()),
-            measured: run.last.as_ref().map(|report| report.trace.as_ref()),
-            replayed,
-        }
-    }
-}
-
-fn descriptions(plan: &Plan) -> Vec<Vec<String>> {
-    let rank = |(rank, count): (Rank, u32)| {
-        (0..count).map(|instr| text::describe(plan, rank, instr)).collect()
-    };
-    let counts = plan.programs.iter().map(|program| program.instrs.len() as u32);
-    plan.mesh.ranks().zip(counts).map(rank).collect()
+/// The last step with its Plan.
+fn recording(run: &Run, replayed: Option<&Trace>) -> Recording {
+    let session = &run.session;
+    let devices = session.devices().into_iter().map(|device| device.name).collect();
+    let measured = run.last.as_ref().map(|report| report.trace.as_ref().clone());
+    let recording = Recording::of(session.scenario().name.clone(), devices, session.plan());
+    Recording { measured, replayed: replayed.cloned(), ..recording }
 }

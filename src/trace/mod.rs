@@ -6,6 +6,7 @@
 pub mod bubble;
 pub mod captured;
 pub mod draw;
+pub mod export;
 
 use serde::{Deserialize, Serialize};
 
