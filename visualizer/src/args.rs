@@ -1,26 +1,40 @@
 //! The command line of the app, and how a run is asked for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use shardlab::config::{ConfigError, Scenario};
+use shardlab::config::Scenario;
 use shardlab::train::DeviceRequest;
 
+use crate::presets;
 use crate::style::Scheme;
+
+const EXAMPLES: &str = "\
+Examples:
+  shardlab-visualizer                                the last scenario, or the quickstart
+  shardlab-visualizer pipeline --theme dark          a scenario of the menu, by name
+  shardlab-visualizer --screenshot out               every view as a picture, without a display
+  shardlab-visualizer 64-ranks --screenshot out --view watch --view timeline --at 30";
 
 /// Watch a transformer train, split over many ranks.
 ///
 /// Opens a window that trains the quickstart, or the scenario of a file, and shows every block of
-/// work, every wait and every byte of the real step.
+/// work, every wait and every byte of the real step. With --screenshot it writes pictures of that
+/// window instead, and needs no display.
 #[derive(Clone, Debug, Default, Parser)]
-#[command(name = "shardlab-visualizer", version, about)]
+#[command(name = "shardlab-visualizer", version, about, after_help = EXAMPLES)]
 pub struct Args {
-    /// A scenario file (TOML); without it the last one, or the quickstart.
-    pub scenario: Option<PathBuf>,
-    /// What runs the ranks: auto, cpu, gpu, a name, an index, or a list of these.
-    #[arg(long, default_value = "auto")]
-    pub device: DeviceRequest,
-    /// Colours of the window; those of the system if absent.
+    /// A scenario: a file (TOML) or a name of the menu; without it the last one, or the quickstart.
+    #[arg(value_name = "SCENARIO")]
+    pub positional: Option<String>,
+    /// The same by name: a file (TOML) or a name of the menu.
+    #[arg(long = "scenario", value_name = "FILE|NAME", conflicts_with = "positional")]
+    pub named: Option<String>,
+    /// What runs the ranks: auto, cpu, gpu, a name, an index, or a list of these. Without it the
+    /// fastest in the window, the CPU for pictures.
+    #[arg(long)]
+    pub device: Option<DeviceRequest>,
+    /// Colours; those of the system if absent, and light for pictures.
     #[arg(long, value_enum)]
     pub theme: Option<Theme>,
     /// Large text for a room.
@@ -29,6 +43,71 @@ pub struct Args {
     /// Neither reads nor writes what was open last.
     #[arg(long)]
     pub fresh: bool,
+    /// Pictures instead of a window.
+    #[command(flatten)]
+    pub pictures: Pictures,
+}
+
+/// Pictures that are written without a display.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Pictures without a display")]
+pub struct Pictures {
+    /// Write a picture of every view into this folder, as <scenario>_<view>_<step>.png.
+    #[arg(long, value_name = "DIR")]
+    pub screenshot: Option<PathBuf>,
+    /// Only this view; can be given several times.
+    #[arg(long = "view", value_name = "NAME", requires = "screenshot")]
+    pub views: Vec<String>,
+    /// Size of the window in points.
+    #[arg(long, value_name = "WxH", default_value = "1280x800", value_parser = size)]
+    pub size: Size,
+    /// Pixels a point, 1 to 4.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = scale)]
+    pub scale: Scale,
+    /// The step that is shown, counted from 1; so many are trained.
+    #[arg(long, value_name = "STEP", default_value = "24",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub at: u64,
+}
+
+/// Width and height of a window in points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Across.
+    pub width: u16,
+    /// Down.
+    pub height: u16,
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self { width: 1280, height: 800 }
+    }
+}
+
+/// Pixels a point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale(pub f32);
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self(1.0)
+    }
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    let sides = text.split_once(['x', 'X', '×']);
+    let parsed = sides.and_then(|(width, height)| {
+        Some(Size { width: width.trim().parse().ok()?, height: height.trim().parse().ok()? })
+    });
+    let fits =
+        |size: &Size| (800..=7680).contains(&size.width) && (480..=4320).contains(&size.height);
+    parsed.filter(fits).ok_or_else(|| "give 800x480 to 7680x4320, such as 1280x800".to_owned())
+}
+
+fn scale(text: &str) -> Result<Scale, String> {
+    let parsed = text.parse().ok().filter(|scale| (1.0..=4.0).contains(scale));
+    parsed.map(Scale).ok_or_else(|| "give a number from 1 to 4".to_owned())
 }
 
 /// Colours by name.
@@ -38,6 +117,8 @@ pub enum Theme {
     Light,
     /// Light on dark.
     Dark,
+    /// Grey on white, for printers without colour.
+    Print,
 }
 
 impl From<Theme> for Scheme {
@@ -45,16 +126,32 @@ impl From<Theme> for Scheme {
         match theme {
             Theme::Light => Self::Light,
             Theme::Dark => Self::Dark,
+            Theme::Print => Self::Print,
         }
     }
 }
 
 impl Args {
-    /// The scenario that is asked for by name, if any.
+    /// The scenario that is asked for, if any.
     ///
     /// # Errors
-    /// If the file cannot be read or is no scenario.
-    pub fn scenario(&self) -> Result<Option<Scenario>, ConfigError> {
-        self.scenario.as_deref().map(Scenario::read).transpose()
+    /// If the file cannot be read or is no scenario, and no preset has this name.
+    pub fn scenario(&self) -> Result<Option<Scenario>, String> {
+        let Some(asked) = self.positional.as_ref().or(self.named.as_ref()) else {
+            return Ok(None);
+        };
+        let path = Path::new(asked);
+        if !path.exists()
+            && let Some(preset) = presets::named(asked)
+        {
+            return Ok(Some(preset));
+        }
+        Scenario::read(path).map(Some).map_err(|error| {
+            let mut text = error.to_string();
+            if !path.exists() {
+                text += &format!("\nScenarios of the menu: {}", presets::names().join(", "));
+            }
+            text
+        })
     }
 }

@@ -10,6 +10,7 @@ pub mod args;
 pub mod audit;
 pub mod board;
 pub mod export;
+pub mod headless;
 pub mod icon;
 pub mod keys;
 pub mod over;

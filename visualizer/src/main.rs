@@ -1,18 +1,25 @@
-//! The desktop app. Exit codes: 0 the window was closed, 2 usage or a scenario that cannot be used,
-//! 3 no window can open here.
+//! The desktop app. Exit codes: 0 the window was closed or the pictures are written, 1 the run or a
+//! file failed, 2 usage or a scenario that cannot be used, 3 no window can open or be painted here.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser as _;
 use eframe::egui;
+use shardlab::train::DeviceRequest;
 use shardlab_visualizer::app::{App, Source, Start};
-use shardlab_visualizer::args::Args;
-use shardlab_visualizer::saved::{self, Saved};
+use shardlab_visualizer::args::{Args, Pictures, Theme};
+use shardlab_visualizer::export::parts::Part;
+use shardlab_visualizer::headless::{self, ShotError, Shots};
+use shardlab_visualizer::saved::{self, Saved, View};
 use shardlab_visualizer::style::Distance;
 use shardlab_visualizer::{presets, texts};
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(folder) = &args.pictures.screenshot {
+        return take_pictures(&args, folder);
+    }
     let start = match start(&args) {
         Ok(start) => start,
         Err(why) => {
@@ -42,8 +49,7 @@ fn start(args: &Args) -> Result<Start, String> {
         Some(Err(why)) => (Saved::default(), vec![why]),
         None => (Saved::default(), Vec::new()),
     };
-    let asked = args.scenario().map_err(|error| error.to_string())?;
-    let scenario = asked.or(saved.scenario).unwrap_or_else(presets::quickstart);
+    let scenario = args.scenario()?.or(saved.scenario).unwrap_or_else(presets::quickstart);
     let mut view = saved.view;
     if let Some(theme) = args.theme {
         view.scheme = theme.into();
@@ -52,8 +58,48 @@ fn start(args: &Args) -> Result<Start, String> {
         view.distance = Distance::Room;
     }
     notes.truncate(3);
-    let devices = args.device.clone();
+    let devices = args.device.clone().unwrap_or_default();
     Ok(Start { scenario, devices, view, store, source: Source::Trained, notes })
+}
+
+/// Writes pictures instead of opening a window.
+fn take_pictures(args: &Args, folder: &Path) -> ExitCode {
+    let shots = match shots(args, folder) {
+        Ok(shots) => shots,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::from(2);
+        }
+    };
+    let name = &shots.start.scenario.name;
+    eprintln!("Training {} steps of {name}, to show step {}", shots.at, shots.at);
+    match headless::take(shots, |path| println!("{}", path.display())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(ShotError::Adapter(why)) => {
+            eprintln!("{}", texts::no_adapter(&why));
+            ExitCode::from(3)
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// What pictures are asked for. What was open last has no part in it: the same words give the same
+/// pictures.
+fn shots(args: &Args, folder: &Path) -> Result<Shots, String> {
+    let Pictures { views, size, scale, at, .. } = &args.pictures;
+    let parts = Part::named(views)?;
+    let scenario = args.scenario()?.unwrap_or_else(presets::quickstart);
+    let scheme = args.theme.unwrap_or(Theme::Light).into();
+    let distance = if args.projector { Distance::Room } else { Distance::Desk };
+    let view = View::new(scheme, distance);
+    let devices = args.device.clone().unwrap_or_else(DeviceRequest::cpu);
+    let source = Source::TrainedTo(*at);
+    let start = Start { scenario, devices, view, store: None, source, notes: Vec::new() };
+    let folder = folder.to_owned();
+    Ok(Shots { start, at: *at, parts, size: *size, scale: *scale, folder })
 }
 
 /// The variables that name a display, where none of them is set.

@@ -46,6 +46,28 @@ pub fn all() -> Vec<Preset> {
     ]
 }
 
+/// The scenario of the menu with this name, as [`slug`] writes it; also `quickstart`.
+pub fn named(name: &str) -> Option<Scenario> {
+    let wanted = slug(name);
+    if wanted == "quickstart" {
+        return Some(quickstart());
+    }
+    all().into_iter().map(|preset| preset.scenario).find(|scenario| slug(&scenario.name) == wanted)
+}
+
+/// The names that [`named`] knows.
+pub fn names() -> Vec<String> {
+    all().iter().map(|preset| slug(&preset.scenario.name)).collect()
+}
+
+/// A name as a part of a file name: `shakespeare-small`.
+pub fn slug(name: &str) -> String {
+    let letter = |c: char| if c.is_alphanumeric() { c } else { '-' };
+    let plain: String = name.to_lowercase().chars().map(letter).take(60).collect();
+    let parts: Vec<&str> = plain.split('-').filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() { "scenario".into() } else { parts.join("-") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,8 +85,13 @@ mod tests {
                 device_kinds: Vec::new(),
             };
             plan_step(&spec).unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
-            assert!(!names.contains(&scenario.name));
-            names.push(scenario.name);
+            assert_eq!(named(&scenario.name), Some(scenario.clone()));
+            let name = slug(&scenario.name);
+            assert!(!names.contains(&name));
+            names.push(name);
         }
+        assert_eq!(names, super::names());
+        assert_eq!(named("Shakespeare,  small"), named("quickstart"));
+        assert_eq!(slug("∇!"), "scenario");
     }
 }

@@ -10,7 +10,7 @@ use shardlab::config::Scenario;
 use shardlab::exec::{Delays, NonFinite, Progress};
 use shardlab::sim;
 use shardlab::trace::Trace;
-use shardlab::train::driver::{Driver, Event, Explained, Facts, Place, Setup, Stepped};
+use shardlab::train::driver::{Begin, Driver, Event, Explained, Facts, Place, Setup, Stepped};
 use shardlab::train::{DeviceRequest, Options};
 
 use crate::play::Steps;
@@ -72,16 +72,24 @@ pub struct Run {
 }
 
 impl Run {
-    /// Starts a run on a thread of its own; `wake` is called when there is something new.
+    /// Starts a run on a thread of its own; `wake` is called when there is something new. It trains
+    /// the `first` steps and holds, or all of the scenario.
     pub fn start(
         scenario: Scenario,
         devices: DeviceRequest,
+        first: Option<u64>,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         let options = Options { devices, ..Options::default() };
         let mut run = Self::told(scenario.clone());
-        match Driver::start(Setup::new(scenario, options), wake) {
-            Ok(driver) => run.driver = Some(driver),
+        let begin = if first.is_some() { Begin::Paused } else { Begin::Playing };
+        match Driver::start(Setup { begin, ..Setup::new(scenario, options) }, wake) {
+            Ok(driver) => {
+                if let Some(steps) = first {
+                    driver.train_more(steps);
+                }
+                run.driver = Some(driver);
+            }
             Err(error) => {
                 run.state = State::Failed(Explained {
                     what: "training cannot start".into(),
@@ -201,7 +209,11 @@ impl Run {
                     self.state = State::Held;
                 }
             }
-            Event::Done { .. } => self.state = State::Done,
+            Event::Done { trained } => {
+                // Fewer steps than the scenario has were asked for.
+                let all = trained >= self.scenario.training.steps;
+                self.state = if all { State::Done } else { State::Held };
+            }
             Event::NotFinite { step, first } => self.state = State::NotFinite { step, first },
             Event::Hang { step, report } => self.state = State::Hang { step, report },
             Event::DeviceFellBack { why } => self.fell_back = Some(why),

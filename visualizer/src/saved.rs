@@ -51,6 +51,13 @@ pub struct View {
     unknown: BTreeMap<String, toml::Value>,
 }
 
+impl View {
+    /// A window as it first opens, in these colours and sizes.
+    pub fn new(scheme: Scheme, distance: Distance) -> Self {
+        Self { scheme, distance, ..Self::default() }
+    }
+}
+
 /// The form that this version writes.
 const SCHEMA: u32 = 1;
 

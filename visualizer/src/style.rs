@@ -17,6 +17,8 @@ pub enum Scheme {
     Light,
     /// Light on dark.
     Dark,
+    /// Grey on white, as a printer without colour prints it.
+    Print,
 }
 
 /// Who looks from where: decides the sizes.

@@ -58,7 +58,7 @@ fn is_software(state: &eframe::egui_wgpu::RenderState) -> bool {
 
 impl App {
     /// Takes over what has happened and lets time pass.
-    fn advance(&mut self, ctx: &egui::Context) {
+    pub(super) fn advance(&mut self, ctx: &egui::Context) {
         self.run.listen();
         let (now, last_input) = ctx.input(|input| {
             let any = !input.events.is_empty() || input.pointer.is_moving();
@@ -104,7 +104,7 @@ impl App {
     }
 
     /// Draws the window.
-    fn frame(&mut self, ui: &mut egui::Ui) {
+    pub(super) fn frame(&mut self, ui: &mut egui::Ui) {
         let ctx = ui.ctx().clone();
         for action in self.keys.take() {
             self.obey(&ctx, Command::Do(action));

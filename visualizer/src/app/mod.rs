@@ -65,6 +65,8 @@ pub struct Start {
 pub enum Source {
     /// They are trained here.
     Trained,
+    /// So many are trained here; then the run holds.
+    TrainedTo(u64),
     /// They are told by whoever calls [`App::tell`].
     Told,
 }
@@ -155,6 +157,17 @@ impl App {
         self.run.absorb(event);
     }
 
+    /// Takes over what the run has told, without a frame.
+    pub fn listen(&mut self) {
+        self.run.listen();
+    }
+
+    /// One frame: time passes, keys act, everything is drawn into `ui`.
+    pub fn show(&mut self, ui: &mut egui::Ui) {
+        self.advance(ui.ctx());
+        self.frame(ui);
+    }
+
     /// Does what a part of the window could ask for.
     pub fn ask(&mut self, ctx: &egui::Context, command: Command) {
         self.obey(ctx, command);
@@ -218,13 +231,13 @@ impl App {
 
 /// Begins a run.
 fn begin(ctx: &egui::Context, scenario: Scenario, devices: &DeviceRequest, source: Source) -> Run {
-    match source {
-        Source::Trained => {
-            let ctx = ctx.clone();
-            Run::start(scenario, devices.clone(), move || ctx.request_repaint())
-        }
-        Source::Told => Run::told(scenario),
-    }
+    let first = match source {
+        Source::Trained => None,
+        Source::TrainedTo(steps) => Some(steps),
+        Source::Told => return Run::told(scenario),
+    };
+    let ctx = ctx.clone();
+    Run::start(scenario, devices.clone(), first, move || ctx.request_repaint())
 }
 
 /// The theme that a scheme means here and now.
@@ -232,6 +245,7 @@ fn kind(ctx: &egui::Context, scheme: Scheme) -> Kind {
     match scheme {
         Scheme::Light => Kind::Light,
         Scheme::Dark => Kind::Dark,
+        Scheme::Print => Kind::Print,
         Scheme::System => match ctx.system_theme() {
             Some(egui::Theme::Dark) => Kind::Dark,
             Some(egui::Theme::Light) | None => Kind::Light,

@@ -4,6 +4,8 @@
 //! it only becomes bytes. Nothing here needs a display or an adapter.
 
 pub mod gif;
+pub mod moment;
+pub mod parts;
 pub mod raster;
 
 use std::fs;

@@ -38,15 +38,7 @@ impl PathField {
     }
 
     pub(super) fn save(scenario: &Scenario) -> Self {
-        let stem: String = scenario
-            .name
-            .chars()
-            .map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
-            .take(40)
-            .collect();
-        let stem = stem.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
-        let stem = if stem.is_empty() { "scenario".into() } else { stem };
-        let text = format!("{stem}.toml");
+        let text = format!("{}.toml", crate::presets::slug(&scenario.name));
         Self {
             text,
             purpose: Purpose::Save(Box::new(scenario.clone())),

@@ -8,9 +8,10 @@
 mod details;
 
 use shardlab::trace::draw::scene::Area;
+use shardlab::trace::draw::timeline::Target;
 
 use crate::board::Board;
-use crate::shown::{Command, Shared};
+use crate::shown::{Command, Shared, Side, Step};
 
 /// One tab.
 pub trait Panel: std::fmt::Debug {
@@ -22,6 +23,11 @@ pub trait Panel: std::fmt::Debug {
 
     /// Draws it.
     fn show(&mut self, board: &mut Board<'_>, area: Area, shared: &Shared<'_>) -> Vec<Command>;
+
+    /// What is chosen for a picture in which this tab has something to show; `None`: whatever works.
+    fn example(&self, _: &Step) -> Option<Target> {
+        None
+    }
 
     /// Another run begins: what belongs to the old one is forgotten.
     fn clear(&mut self) {}
@@ -35,6 +41,14 @@ pub fn left() -> Vec<Box<dyn Panel>> {
 /// The tabs of the narrow part, in order. The first one is open at first.
 pub fn right() -> Vec<Box<dyn Panel>> {
     vec![Box::<details::Details>::default()]
+}
+
+/// The tabs of a side, in order.
+pub fn of(side: Side) -> Vec<Box<dyn Panel>> {
+    match side {
+        Side::Left => left(),
+        Side::Right => right(),
+    }
 }
 
 /// Which of [`right`] a selection opens.
