@@ -267,9 +267,10 @@ impl<'a> Board<'a> {
             .font(egui::FontId::proportional(look.body()))
             .hint_text(empty)
             .margin(egui::Margin::symmetric(8, 6));
-        let appears = self.ui.ctx().read_response(id).is_none();
+        // Nothing else that lies over the window takes text: it keeps the focus.
+        let is_free = self.ui.memory(|memory| memory.focused().is_none());
         let response = self.ui.put(paint::rect(area), edit);
-        if appears {
+        if is_free {
             response.request_focus();
         }
         // A galley of egui's own: noted like every other text.

@@ -3,13 +3,13 @@
 //! It is written at each change and when the window closes, beside and then renamed, so that no
 //! crash loses it. What a later version wrote and this one does not know is told, not refused.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use shardlab::config::Scenario;
 
+use crate::export;
 use crate::play::WhilePaused;
 use crate::style::{Distance, Scheme};
 use crate::zones::Dividers;
@@ -25,9 +25,6 @@ pub struct Saved {
     /// What was trained last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scenario: Option<Scenario>,
-    /// What this version does not know.
-    #[serde(flatten, skip_serializing)]
-    unknown: BTreeMap<String, toml::Value>,
 }
 
 /// What the window looks like.
@@ -46,9 +43,6 @@ pub struct View {
     pub while_paused: WhilePaused,
     /// How the height and the width are shared out.
     pub dividers: Dividers,
-    /// What this version does not know.
-    #[serde(flatten, skip_serializing)]
-    unknown: BTreeMap<String, toml::Value>,
 }
 
 impl View {
@@ -64,7 +58,7 @@ const SCHEMA: u32 = 1;
 impl Saved {
     /// To be written.
     pub fn new(view: View, scenario: Scenario) -> Self {
-        Self { schema: SCHEMA, view, scenario: Some(scenario), unknown: BTreeMap::new() }
+        Self { schema: SCHEMA, view, scenario: Some(scenario) }
     }
 
     /// Reads a file; without one, the defaults. Also a line for each key that is not known.
@@ -81,9 +75,8 @@ impl Saved {
         };
         let saved: Self =
             toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-        let top = saved.unknown.keys().map(|key| (key, ""));
-        let view = saved.view.unknown.keys().map(|key| (key, "view."));
-        let warnings = top.chain(view).map(|(key, table)| {
+        let unknown = unknown_keys(&text);
+        let warnings = unknown.iter().map(|(table, key)| {
             let line = 1 + text
                 .lines()
                 .take_while(|line| !line.trim_start().starts_with(key.as_str()))
@@ -111,13 +104,24 @@ impl Saved {
     /// If the folder cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let text = self.to_toml().map_err(io::Error::other)?;
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
-        let beside = path.with_extension("new");
-        std::fs::write(&beside, text)?;
-        std::fs::rename(&beside, path)
+        export::write(path, text.as_bytes()).map_err(io::Error::other)
     }
+}
+
+/// The keys of a file that this version does not know, with the table that they are in.
+fn unknown_keys(text: &str) -> Vec<(&'static str, String)> {
+    let full = Saved::new(View::default(), Scenario::quickstart());
+    let known = full.to_toml().ok().and_then(|text| text.parse::<toml::Table>().ok());
+    let (Some(known), Ok(found)) = (known, text.parse::<toml::Table>()) else { return Vec::new() };
+    let missing = |found: &toml::Table, known: &toml::Table| -> Vec<String> {
+        found.keys().filter(|key| !known.contains_key(*key)).cloned().collect()
+    };
+    let mut unknown: Vec<_> = missing(&found, &known).into_iter().map(|key| ("", key)).collect();
+    let views = [&found, &known].map(|table| table.get("view").and_then(toml::Value::as_table));
+    if let [Some(found), Some(known)] = views {
+        unknown.extend(missing(found, known).into_iter().map(|key| ("view.", key)));
+    }
+    unknown
 }
 
 /// Where the file lies; `None` where the system names no place for it.
@@ -146,7 +150,6 @@ mod tests {
             right_tab: 1,
             while_paused: WhilePaused::Train,
             dividers: Dividers { timeline: 1.0 / 3.0, left: 0.7 },
-            ..View::default()
         };
         Saved::new(view, presets::all().remove(4).scenario)
     }

@@ -72,6 +72,8 @@ pub struct Sight {
     pub open: BTreeSet<u32>,
     /// Rows that are scrolled away above, in points.
     pub scroll: f32,
+    /// A position whose rows are brought into sight with the next frame.
+    pub reveal: Option<u32>,
     /// Which dependencies are drawn: all while their key is held.
     pub arrows: Arrows,
 }

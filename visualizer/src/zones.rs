@@ -122,14 +122,15 @@ impl Zones {
 /// The dividers after the handle between timeline and band was dragged to `y`.
 pub fn dragged_timeline(zones: &Zones, dividers: Dividers, y: f32) -> Dividers {
     let (first, last) = (zones.timeline.top, zones.left.bottom());
-    let timeline = ((y - first) / (last - first).max(1.0)).clamp(0.2, 0.9);
+    let timeline = ((y - HANDLE / 2.0 - first) / (last - first).max(1.0)).clamp(0.2, 0.9);
     Dividers { timeline, ..dividers }
 }
 
 /// The dividers after the handle between the tabs was dragged to `x`.
 pub fn dragged_left(zones: &Zones, dividers: Dividers, x: f32) -> Dividers {
     let (first, last) = (zones.left.left, zones.right.right());
-    Dividers { left: ((x - first) / (last - first).max(1.0)).clamp(0.2, 0.8), ..dividers }
+    let left = ((x - HANDLE / 2.0 - first) / (last - first).max(1.0)).clamp(0.2, 0.8);
+    Dividers { left, ..dividers }
 }
 
 #[cfg(test)]
@@ -185,8 +186,8 @@ mod tests {
         let dividers = dragged_timeline(&before, dividers, 400.0);
         let dividers = dragged_left(&before, dividers, 640.0);
         let after = Zones::of(Area::sized(1280.0, 800.0), dividers, 1.0);
-        assert!((after.timeline.bottom() - 400.0).abs() <= 1.0);
-        assert!((after.left.right() - 640.0).abs() <= 1.0);
+        assert!((after.divider.centre().y - 400.0).abs() <= 1.0);
+        assert!((after.left_divider.centre().x - 640.0).abs() <= 1.0);
         let far = dragged_timeline(&after, dividers, 5000.0);
         let after = Zones::of(Area::sized(1280.0, 800.0), far, 1.0);
         assert!(after.left.height >= 2.0 * TAB_ROW, "the tabs stay reachable");

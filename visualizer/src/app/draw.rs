@@ -29,10 +29,6 @@ const PATIENCE: f64 = 1.5;
 const IDLE: f64 = 600.0;
 
 impl eframe::App for App {
-    fn logic(&mut self, ctx: &egui::Context, _: &mut eframe::Frame) {
-        self.advance(ctx);
-    }
-
     fn ui(&mut self, ui: &mut egui::Ui, frame: &mut eframe::Frame) {
         if let Some(seconds) = frame.info().cpu_usage {
             self.pace.took(seconds);
@@ -40,7 +36,7 @@ impl eframe::App for App {
         if frame.wgpu_render_state().is_some_and(is_software) {
             self.pace.on_software();
         }
-        self.frame(ui);
+        self.show(ui);
     }
 
     fn clear_color(&self, _: &egui::Visuals) -> [f32; 4] {
@@ -57,6 +53,13 @@ fn is_software(state: &eframe::egui_wgpu::RenderState) -> bool {
 }
 
 impl App {
+    /// One frame, in the whole window that `ui` belongs to.
+    pub fn show(&mut self, ui: &mut egui::Ui) {
+        let ctx = ui.ctx().clone();
+        self.advance(&ctx);
+        self.frame(ui);
+    }
+
     /// Takes over what has happened and lets time pass.
     pub(super) fn advance(&mut self, ctx: &egui::Context) {
         self.run.listen();
@@ -80,7 +83,9 @@ impl App {
         let step = self.play.pass(Nanos((elapsed * 1e9) as u64), steps);
         self.bring(step);
         self.run.let_train(self.play.lets_train());
-        self.figures.refresh(&self.run, now);
+        if let Some(seconds) = self.figures.refresh(&self.run, now) {
+            ctx.request_repaint_after(Duration::from_secs_f64(seconds));
+        }
         let is_over = matches!(self.run.state(), State::Done);
         if is_over && now - self.last_input > IDLE {
             self.play.pause();
@@ -109,7 +114,7 @@ impl App {
         for action in self.keys.take() {
             self.obey(&ctx, Command::Do(action));
         }
-        let held = !ctx.text_edit_focused() && ctx.input(|input| input.key_down(Key::X));
+        let held = self.over.is_none() && ctx.input(|input| input.key_down(Key::X));
         self.sight.arrows = if held { Arrows::All } else { Arrows::Selected };
         let window = paint::area(ctx.content_rect());
         self.zones = Zones::of(window, self.view.dividers, self.desk.look.scale);

@@ -29,6 +29,8 @@ pub(super) struct Figures {
 struct Tile {
     name: &'static str,
     figure: String,
+    /// The widest that the figure usually is: so that what follows stands still.
+    widest: &'static str,
     /// Written smaller behind it.
     remark: String,
     badge: Option<Badge>,
@@ -48,13 +50,19 @@ impl Figures {
         *self = Self::default();
     }
 
-    /// Writes the figures anew, unless that was done a moment ago.
-    pub(super) fn refresh(&mut self, run: &Run, now: f64) {
-        if !self.tiles.is_empty() && now - self.changed_at < CHANGE_EVERY {
-            return;
+    /// Writes the figures anew, unless that was done a moment ago: then, in how many seconds they
+    /// should be.
+    pub(super) fn refresh(&mut self, run: &Run, now: f64) -> Option<f64> {
+        let tiles = vec![loss(run), waiting(run, self.waiting), sent(run), memory(run)];
+        if tiles == self.tiles {
+            return None;
         }
-        self.changed_at = now;
-        self.tiles = vec![loss(run), waiting(run, self.waiting), sent(run), memory(run)];
+        let due = self.changed_at + CHANGE_EVERY;
+        if !self.tiles.is_empty() && now < due {
+            return Some(due - now);
+        }
+        (self.changed_at, self.tiles) = (now, tiles);
+        None
     }
 
     /// Draws the figures: all four, or the first two where there is no room.
@@ -98,7 +106,8 @@ impl Tile {
         }
         let written = board.write(below, &self.figure, Style::sized(look.figure()));
         if let Some(written) = written {
-            let (_, right) = below.cut_left(written.width + look.gap(2));
+            let width = board.width(self.widest, look.figure()).max(written.width);
+            let (_, right) = below.cut_left(width.ceil() + look.gap(2));
             // On the base line of the figure.
             let (_, low) = right.cut_top((right.height - look.body() * 1.5).max(0.0));
             board.write(low, &self.remark, Style::sized(look.small()).ink(faint));
@@ -126,7 +135,7 @@ fn loss(run: &Run) -> Tile {
         ),
         None => "Training loss in nats per token, mean of 8 steps. Lower has learned more.".into(),
     };
-    Tile { name: "Loss", figure, remark, badge: None, hint }
+    Tile { name: "Loss", figure, widest: "0.00", remark, badge: None, hint }
 }
 
 fn waiting(run: &Run, waiting: Option<(u64, f64)>) -> Tile {
@@ -147,7 +156,14 @@ fn waiting(run: &Run, waiting: Option<(u64, f64)>) -> Tile {
             "Share of the time from the first forward to the last backward in which ranks wait."
         }
     };
-    Tile { name: "Waiting", figure, remark, badge: Some(Badge::Replayed), hint: hint.into() }
+    Tile {
+        name: "Waiting",
+        figure,
+        widest: "00.0 %",
+        remark,
+        badge: Some(Badge::Replayed),
+        hint: hint.into(),
+    }
 }
 
 fn sent(run: &Run) -> Tile {
@@ -163,7 +179,7 @@ fn sent(run: &Run) -> Tile {
         None => ("–".into(), String::new()),
     };
     let remark = if figure == "–" { String::new() } else { "a step".into() };
-    Tile { name: "Sent", figure, remark, badge: Some(Badge::Counted), hint }
+    Tile { name: "Sent", figure, widest: "", remark, badge: Some(Badge::Counted), hint }
 }
 
 fn memory(run: &Run) -> Tile {
@@ -180,5 +196,5 @@ fn memory(run: &Run) -> Tile {
         _ => "Most that a rank holds at once.".into(),
     };
     let remark = if peaks.len() > 1 { "the fullest rank".into() } else { String::new() };
-    Tile { name: "Peak memory", figure, remark, badge: Some(Badge::Counted), hint }
+    Tile { name: "Peak memory", figure, widest: "", remark, badge: Some(Badge::Counted), hint }
 }

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 
 use eframe::egui;
 use shardlab::config::Scenario;
+use shardlab::trace::draw::axis::TimeAxis;
 use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::theme::Kind;
 use shardlab::train::DeviceRequest;
@@ -206,6 +207,16 @@ impl App {
     /// Where everything lay in the last frame.
     pub fn zones(&self) -> &Zones {
         &self.zones
+    }
+
+    /// The time axis of the shown step.
+    pub fn time_axis(&self) -> TimeAxis {
+        self.axis.axis()
+    }
+
+    /// The side of the lower band that has all the room, if one has.
+    pub fn maximised(&self) -> Option<Side> {
+        self.maximised
     }
 
     /// Colours and sizes.

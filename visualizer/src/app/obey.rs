@@ -33,13 +33,8 @@ impl App {
             Command::Select(target) => self.select(target),
             Command::Mark(span) => self.sight.marked = span,
             Command::Window(span) => self.sight.window = span,
-            Command::Unfold(position) => {
-                if !self.sight.open.remove(&position) {
-                    self.sight.open.insert(position);
-                }
-                self.sight.scroll = 0.0;
-            }
-            Command::Scroll(points) => self.sight.scroll = points,
+            Command::Unfold(position) => self.unfold(position),
+            Command::Scroll(points) => (self.sight.scroll, self.sight.reveal) = (points, None),
             Command::Divide(dividers) => self.view.dividers = dividers,
             Command::OpenLeft(tab) => self.view.left_tab = tab,
             Command::OpenRight(tab) => self.view.right_tab = tab,
@@ -58,6 +53,16 @@ impl App {
     fn toggle(&mut self, popup: Popup) {
         let is_open = self.over.as_ref().is_some_and(|over| over.popup() == popup);
         self.over = (!is_open).then(|| Over::open(popup, self.run.scenario()));
+    }
+
+    /// Opens the rows of a position, or closes them.
+    fn unfold(&mut self, position: u32) {
+        if self.sight.open.remove(&position) {
+            self.sight.scroll = 0.0;
+        } else {
+            self.sight.open.insert(position);
+            self.sight.reveal = Some(position);
+        }
     }
 
     fn select(&mut self, target: Option<Target>) {
@@ -286,9 +291,7 @@ impl App {
 
     fn select_here(&mut self) {
         if let (Some(Target::Position(position)), Some(_)) = (self.sight.selection, &self.step) {
-            if !self.sight.open.remove(&position) {
-                self.sight.open.insert(position);
-            }
+            self.unfold(position);
         } else if let Some(rank) = self.rank() {
             self.select_at_playhead(rank);
         }

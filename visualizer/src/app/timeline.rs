@@ -2,11 +2,10 @@
 //! into commands.
 
 use eframe::egui;
-use egui::accesskit::Role;
-use egui::{CursorIcon, Id, PointerButton, Response, Sense};
+use egui::{CursorIcon, Id, PointerButton, Response, Role, Sense, WidgetInfo};
 use shardlab::trace::draw::Block;
 use shardlab::trace::draw::scene::{Area, Canvas, Point, Sketch};
-use shardlab::trace::draw::timeline::{Frame, Layout, MemoryColumn, RowKind, Target, draw};
+use shardlab::trace::draw::timeline::{Frame, Layout, MemoryColumn, RowBox, RowKind, Target, draw};
 use shardlab::trace::{Badge, Span};
 use shardlab::units::Nanos;
 
@@ -69,8 +68,13 @@ impl TimelinePart {
         let mut sketch = Sketch::new(canvas, area);
         let layout = draw(&mut sketch, &step.timeline, &frame);
         board.picture(&sketch.scene);
+        let mut commands = Vec::new();
+        if let Some(position) = shared.sight.reveal {
+            commands.push(Command::Scroll(scroll_to(&layout, position, shared.sight.scroll)));
+        }
         read_out(board.ui(), &response, step, &layout, shared);
-        self.pointer(board.ui(), &response, step, &layout, shared)
+        commands.extend(self.pointer(board.ui(), &response, step, &layout, shared));
+        commands
     }
 
     fn pointer(
@@ -187,6 +191,14 @@ impl TimelinePart {
     }
 }
 
+/// How far rows must be scrolled for the heading of a position to be the first one in sight.
+fn scroll_to(layout: &Layout, position: u32, now: f32) -> f32 {
+    let is_heading = |row: &&RowBox| row.kind == RowKind::Heading { position };
+    let heading = layout.rows.iter().find(is_heading).map_or(layout.track.top, |row| row.area.top);
+    let most = (layout.content_height - layout.track.height).max(0.0);
+    (now + heading - layout.track.top).clamp(0.0, most)
+}
+
 fn frame<'a>(area: Area, shared: &Shared<'a>, look: &Look) -> Frame<'a> {
     let window = shared.window();
     let memory =
@@ -261,9 +273,6 @@ fn read_out(ui: &egui::Ui, response: &Response, step: &Step, layout: &Layout, sh
         let middle = Nanos(block.start.0.midpoint(block.end.0));
         let Some(target) = step.timeline.target_at(rank, layout.level, middle) else { continue };
         let text = step.timeline.explain(&target);
-        ui.ctx().accesskit_node_builder(read.id, |node| {
-            node.set_role(Role::ListItem);
-            node.set_label(text);
-        });
+        read.widget_info(|| WidgetInfo::labeled(Role::ListItem, true, &text));
     }
 }

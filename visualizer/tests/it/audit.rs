@@ -1,0 +1,114 @@
+//! Goal: every text can be read. Method: draw every part at every size, in both themes, for few and
+//! many ranks and for long names, and hold each text to its size, contrast, container and neighbours.
+
+use shardlab::config::Scenario;
+use shardlab::mesh::Rank;
+use shardlab::trace::draw::scene::Area;
+use shardlab::trace::draw::timeline::Target;
+use shardlab_visualizer::keys::Action;
+use shardlab_visualizer::shown::{Command, Popup};
+use shardlab_visualizer::style::{Distance, Scheme};
+
+use crate::window::{Opened, Window, eight_ranks, sixty_four_ranks};
+
+const SIZES: [((f32, f32), f32); 5] = [
+    ((800.0, 480.0), 1.0),
+    ((911.0, 512.0), 1.5),
+    ((1280.0, 800.0), 1.0),
+    ((1920.0, 1080.0), 2.0),
+    ((3840.0, 2160.0), 1.0),
+];
+
+/// Everything that can be shown, one after the other; all faults.
+fn faults(opened: Opened) -> Vec<String> {
+    let what = format!(
+        "{:?} × {}, {:?}, {:?}, {} ranks",
+        opened.size,
+        opened.pixels_per_point,
+        opened.scheme,
+        opened.distance,
+        opened.scenario.layout.mesh().size()
+    );
+    let least = if opened.distance == Distance::Room { 18.0 } else { 12.0 };
+    let size = Area::sized(opened.size.0, opened.size.1);
+    let mut faults = Vec::new();
+    let mut hold = |window: &mut Window, state: &str| {
+        window.frames(2);
+        let found = window.audit().faults(size, least);
+        faults.extend(found.into_iter().map(|fault| format!("{what}, {state}: {fault}")));
+    };
+    let mut window = Window::empty(opened.clone());
+    hold(&mut window, "starting");
+    let mut window = Window::open(opened);
+    let targets = [
+        ("nothing", None),
+        ("a rank", Some(Target::Rank(Rank(5)))),
+        ("a position", Some(Target::Position(1))),
+    ];
+    let step = window.app().step().unwrap();
+    let block = step.timeline.target_at(Rank(0), Default::default(), Default::default());
+    let wait = step.timeline.target_at(Rank(4), Default::default(), Default::default());
+    for (name, target) in targets.into_iter().chain([("a block", block), ("a wait", wait)]) {
+        window.ask(Command::Select(target));
+        hold(&mut window, name);
+        for tab in 0..6 {
+            window.ask(Command::Do(Action::Tab(tab)));
+            hold(&mut window, &format!("{name} in tab {tab}"));
+        }
+        window.ask(Command::Do(Action::Escape));
+    }
+    let popups =
+        [Popup::Scenarios, Popup::Split, Popup::Palette, Popup::Help, Popup::Open, Popup::Save];
+    for popup in popups {
+        window.ask(Command::Toggle(popup));
+        hold(&mut window, &format!("{popup:?}"));
+        window.ask(Command::Close);
+    }
+    window.ask(Command::Unfold(1));
+    hold(&mut window, "an open group");
+    faults
+}
+
+fn none(opened: impl IntoIterator<Item = Opened>) {
+    let faults: Vec<String> = opened.into_iter().flat_map(faults).collect();
+    let shown: Vec<&String> = faults.iter().take(30).collect();
+    assert!(faults.is_empty(), "{} faults, the first ones: {shown:#?}", faults.len());
+}
+
+fn all(scenario: &Scenario, sizes: &[((f32, f32), f32)]) -> Vec<Opened> {
+    let both = [Scheme::Light, Scheme::Dark].into_iter();
+    let of = |scheme| {
+        sizes.iter().map(move |&(size, pixels_per_point)| Opened {
+            size,
+            pixels_per_point,
+            scheme,
+            scenario: scenario.clone(),
+            ..Opened::default()
+        })
+    };
+    both.flat_map(of).collect()
+}
+
+#[test]
+fn eight_ranks_can_be_read_at_every_size_in_both_themes() {
+    none(all(&eight_ranks(), &SIZES));
+}
+
+#[test]
+fn sixty_four_ranks_can_be_read_at_every_size_in_both_themes() {
+    none(all(&sixty_four_ranks(), &SIZES));
+}
+
+#[test]
+fn long_names_in_any_script_are_elided_and_push_nothing_away() {
+    for name in ["long name ".repeat(30), "一个很长的场景名字".repeat(33), "קצר".into()]
+    {
+        none(all(&Scenario { name, ..eight_ranks() }, &SIZES[..3]));
+    }
+}
+
+#[test]
+fn the_projector_reads_from_the_last_row() {
+    let opened = all(&eight_ranks(), &SIZES[2..4]);
+    none(opened.into_iter().map(|opened| Opened { distance: Distance::Room, ..opened }));
+}

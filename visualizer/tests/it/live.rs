@@ -1,0 +1,110 @@
+//! Goal: live training does not make the window dance. Method: feed a run step by step, and hold the
+//! places of everything that is fixed, frame by frame.
+
+use std::time::Duration;
+
+use eframe::egui;
+use egui::{Key, Modifiers};
+use shardlab_visualizer::app::{App, Source, Start};
+use shardlab_visualizer::run::State;
+use shardlab_visualizer::saved::View;
+
+use crate::window::{Opened, Window, eight_ranks, harness, recording};
+
+/// Places of what must not move: all that is written in the bars, names of ranks, and all figures'
+/// left edges.
+fn fixed(window: &mut Window) -> Vec<(String, [i32; 2])> {
+    let zones = *window.app().zones();
+    let written = window.audit().written().to_vec();
+    let place = |area: shardlab::trace::draw::scene::Area| {
+        [(area.left * 4.0).round() as i32, (area.top * 4.0).round() as i32]
+    };
+    let mut fixed: Vec<_> = written
+        .iter()
+        .filter(|text| match text.zone {
+            "top bar" | "transport" | "figures" => true,
+            "timeline" => text.label.area.right() < zones.timeline.left + 100.0,
+            _ => false,
+        })
+        // Containers are fixed; what is written in them may change its width.
+        .map(|text| (text.zone.to_owned(), place(text.label.within)))
+        .collect();
+    fixed.sort();
+    fixed
+}
+
+#[test]
+fn nothing_fixed_moves_while_a_run_goes_on() {
+    let mut window = Window::empty(Opened::default());
+    let events = recording(&eight_ranks());
+    let mut steps = events.iter();
+    let mut before = None;
+    let mut axis_changes = 0;
+    let mut axis = None;
+    let mut compared = 0;
+    for frame in 0..360 {
+        if frame % 12 == 0
+            && let Some(event) = steps.next()
+        {
+            window.tell(event.clone());
+        }
+        window.frames(1);
+        if window.app().step().is_none() {
+            continue;
+        }
+        let now = (*window.app().zones(), fixed(&mut window));
+        if let Some(before) = &before {
+            assert_eq!(&now, before, "frame {frame}");
+            compared += 1;
+        }
+        // The very first step shown may lack figures that come a quarter of a second later.
+        if window.app().play().playhead() > Default::default() {
+            before = Some(now);
+        }
+        let end = window.app().time_axis().end;
+        axis_changes += usize::from(axis.is_some_and(|axis| axis != end));
+        axis = Some(end);
+    }
+    assert!(compared > 200, "{compared} frames were compared");
+    assert!(axis_changes <= 2, "{axis_changes} changes of the axis in {} steps", events.len());
+}
+
+#[test]
+fn a_real_run_starts_by_itself_shows_its_steps_and_holds_when_paused() {
+    let start = Start {
+        scenario: eight_ranks(),
+        devices: shardlab::train::DeviceRequest::cpu(),
+        view: View::default(),
+        store: None,
+        source: Source::Trained,
+        notes: Vec::new(),
+    };
+    let mut window = Window { harness: harness(start, (1280.0, 800.0), 1.0) };
+    window.audit().switch_on();
+    let until = |window: &mut Window, done: &dyn Fn(&App) -> bool| {
+        for _ in 0..600 {
+            window.frames(1);
+            if done(window.app()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("this takes longer than half a minute: {:?}", window.app().run().state());
+    };
+    let steps = eight_ranks().training.steps;
+    until(&mut window, &|app| app.step().is_some());
+    until(&mut window, &|app| matches!(app.run().state(), State::Done));
+    assert_eq!(window.app().run().trained(), steps);
+    assert_eq!(window.app().run().held_out().len(), 2);
+    assert!(window.explanation().contains("nothing is running"), "{}", window.explanation());
+    window.press(Modifiers::NONE, Key::G);
+    until(&mut window, &|app| app.run().trained() == 2 * steps);
+    // One more step than was asked for, by a key alone.
+    until(&mut window, &|app| matches!(app.run().state(), State::Done));
+    window.press(Modifiers::NONE, Key::Space);
+    window.press(Modifiers::NONE, Key::End);
+    window.press(Modifiers::NONE, Key::Space);
+    window.press(Modifiers::COMMAND, Key::ArrowRight);
+    until(&mut window, &|app| app.step().is_some_and(|step| step.number() == 2 * steps));
+    assert!(window.app().run().losses().iter().all(|(_, loss)| loss.is_finite()));
+}
