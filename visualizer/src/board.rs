@@ -350,6 +350,11 @@ impl<'a> Board<'a> {
         response
     }
 
+    /// Says what is under the pointer in the line that explains.
+    pub fn hint(&mut self, text: impl Into<String>) {
+        self.desk.hint = Some(text.into());
+    }
+
     /// Lets a screen reader read a text that is drawn here.
     pub fn read(&mut self, area: Area, id: &str, text: &str) {
         let response = self.ui.interact(paint::rect(area), Id::unique(id), Sense::hover());

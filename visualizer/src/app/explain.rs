@@ -80,7 +80,8 @@ pub(super) fn said(shared: &Shared<'_>, hint: Option<&str>, notice: Option<&str>
         return plain(texts::done(shared.run.trained(), shared.play.shown().map(|s| s.step)));
     }
     let layout = &shared.scenario().layout;
-    plain(texts::idle(layout, layout.mesh().size() > ROWS_MOST))
+    let ranks = layout.mesh().size();
+    plain(texts::idle(layout, ranks > ROWS_MOST && ranks > layout.pp))
 }
 
 /// Draws the line and the buttons at its end.

@@ -4,6 +4,7 @@
 use eframe::egui;
 use egui::{CursorIcon, Id, PointerButton, Response, Role, Sense, WidgetInfo};
 use shardlab::trace::draw::Block;
+use shardlab::trace::draw::minimap::{self, MiniLayout, MiniMap};
 use shardlab::trace::draw::scene::{Area, Canvas, Point, Sketch};
 use shardlab::trace::draw::timeline::{Frame, Layout, MemoryColumn, RowBox, RowKind, Target, draw};
 use shardlab::trace::{Badge, Span};
@@ -61,18 +62,38 @@ impl TimelinePart {
         let look = board.look();
         let rect = paint::rect(area);
         let response = board.ui().interact(rect, Id::unique("timeline"), Sense::click_and_drag());
+        let map_height = 24.0 * look.scale;
+        let (map, area) = match area.height >= 10.0 * map_height {
+            true => area.cut_bottom(map_height),
+            false => (Area::default(), area),
+        };
         let frame = frame(area, shared, &look);
         let ctx = board.ctx().clone();
         let fonts = Fonts(&ctx);
         let canvas = Canvas { theme: &look.theme, measure: &fonts };
         let mut sketch = Sketch::new(canvas, area);
         let layout = draw(&mut sketch, &step.timeline, &frame);
+        let steps = mini_map(&mut sketch, map, &layout, shared);
         board.picture(&sketch.scene);
         let mut commands = Vec::new();
         if let Some(position) = shared.sight.reveal {
             commands.push(Command::Scroll(scroll_to(&layout, position, shared.sight.scroll)));
         }
         read_out(board.ui(), &response, step, &layout, shared);
+        if let Some(steps) = steps {
+            let response = board.ui().interact(
+                paint::rect(map),
+                Id::unique("steps below"),
+                Sense::click_and_drag(),
+            );
+            let chosen = response.interact_pointer_pos().and_then(|pos| steps.step_at(pos.x));
+            // Steps are written as people count them.
+            let chosen = chosen.map(|step| step - 1).filter(|step| *step != shown_step(shared));
+            commands.extend(chosen.map(Command::SeekStep));
+            if response.hovered() {
+                board.hint("The loss of the last 200 steps: press or drag to see a step again.");
+            }
+        }
         commands.extend(self.pointer(board.ui(), &response, step, &layout, shared));
         commands
     }
@@ -106,9 +127,7 @@ impl TimelinePart {
             commands.push(Command::Window(span.and_then(|(_, span)| window::around(span, end))));
         } else if response.clicked() && !at.is_some_and(|at| layout.ruler.contains(at)) {
             match hover {
-                Some(Target::Position(position)) if step.timeline.ranks().len() > 16 => {
-                    commands.push(Command::Unfold(position));
-                }
+                Some(Target::Position(position)) => commands.push(Command::Unfold(position)),
                 _ => commands.push(Command::Select(hover)),
             }
         }
@@ -189,6 +208,35 @@ impl TimelinePart {
             None => {}
         }
     }
+}
+
+/// The last steps below the rows, in their columns; nothing where there is no room.
+fn mini_map(
+    sketch: &mut Sketch<'_>,
+    area: Area,
+    layout: &Layout,
+    shared: &Shared<'_>,
+) -> Option<MiniLayout> {
+    if area.height == 0.0 {
+        return None;
+    }
+    let column = |above: Area| Area { left: above.left, width: above.width, ..area };
+    let values: Vec<f64> = shared.run.losses().iter().map(|(_, loss)| *loss).collect();
+    let map = MiniMap {
+        name: "loss",
+        first: shared.run.losses().first().map_or(0, |(step, _)| *step) + 1,
+        values: &values,
+        shown: Some(shown_step(shared) + 1),
+        brush: None,
+    };
+    let bars = column(layout.track).shrunk(0.0, 3.0);
+    let (names, memory) = (column(layout.labels), layout.memory.map(column));
+    Some(minimap::draw(sketch, &map, bars, names, memory))
+}
+
+/// The step on the screen, 0-based.
+fn shown_step(shared: &Shared<'_>) -> u64 {
+    shared.step.map_or(0, Step::number)
 }
 
 /// How far rows must be scrolled for the heading of a position to be the first one in sight.

@@ -1,4 +1,5 @@
 //! Tests of the whole window, without a display: drawn by software, driven by pointer and keys.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod window;
 
