@@ -53,13 +53,6 @@ fn is_software(state: &eframe::egui_wgpu::RenderState) -> bool {
 }
 
 impl App {
-    /// One frame, in the whole window that `ui` belongs to.
-    pub fn show(&mut self, ui: &mut egui::Ui) {
-        let ctx = ui.ctx().clone();
-        self.advance(&ctx);
-        self.frame(ui);
-    }
-
     /// Takes over what has happened and lets time pass.
     pub(super) fn advance(&mut self, ctx: &egui::Context) {
         self.run.listen();
