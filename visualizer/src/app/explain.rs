@@ -155,6 +155,13 @@ fn offers(run: &Run) -> Vec<Offer> {
         }
         State::Failed(_) => vec![split, restart],
         State::NotFinite { .. } | State::Hang { .. } => vec![restart],
+        State::Training | State::Held if run.fell_back().is_some() => {
+            vec![Offer {
+                text: "Try again".into(),
+                hint: "Trains on the device that was asked for.",
+                ..restart
+            }]
+        }
         State::Starting(_) | State::Training | State::Held => Vec::new(),
     }
 }

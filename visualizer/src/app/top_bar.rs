@@ -46,7 +46,7 @@ pub(super) fn show(
     let wanted = |text: &str| board.width(text, look.body()) + look.gap(4) + arrow;
     let cuts_text = texts::cuts(&shared.scenario().layout);
     let cuts_width = wanted(&cuts_text).min(inner.width * 0.55);
-    let name_width = wanted(name).clamp(96.0, (inner.width - cuts_width) * 0.6);
+    let name_width = wanted(name).max(96.0).min((inner.width - cuts_width) * 0.6);
     let (scenario, inner) = inner.cut_left(name_width);
     let inner = board.separator(inner);
     let (split, inner) = inner.cut_left(cuts_width);

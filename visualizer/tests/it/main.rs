@@ -9,3 +9,4 @@ mod composition;
 mod explanations;
 mod live;
 mod pause;
+mod trouble;
