@@ -8,7 +8,7 @@ use crate::keys::{Action, BINDINGS};
 use crate::shown::Command;
 
 /// Height before scaling.
-pub(super) const HEIGHT: f32 = 470.0;
+pub(super) const HEIGHT: f32 = 560.0;
 const ROW: f32 = 22.0;
 
 /// The page.
@@ -40,7 +40,12 @@ impl Help {
         let columns = if area.width >= 700.0 * look.scale { 2 } else { 1 };
         let rows = (body.height / row).floor().max(1.0) as usize;
         let needed = shown.len().div_ceil(columns);
-        self.scroll(board, needed.saturating_sub(rows));
+        let hidden = needed.saturating_sub(rows);
+        self.scroll(board, hidden);
+        if self.scrolled < hidden {
+            let style = Style::sized(look.small()).middle();
+            board.write(heading, "↓ more below", style);
+        }
         let key_width = look.gap(24);
         for column in 0..columns {
             let (mut rest, _) = body.cut_left(body.width / columns as f32);

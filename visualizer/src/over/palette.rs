@@ -40,8 +40,13 @@ impl Palette {
         if board.field(field, "palette", &mut self.query, "Find an action…") {
             self.chosen = 0;
         }
-        let found: Vec<Entry> =
-            entries(around).into_iter().filter(|entry| matches(&entry.name, &self.query)).collect();
+        let mut found: Vec<(u8, Entry)> = entries(around)
+            .into_iter()
+            .filter_map(|entry| Some((rank(&entry.name, &self.query)?, entry)))
+            .collect();
+        // The best first; of equally good ones the order of the help.
+        found.sort_by_key(|(rank, _)| *rank);
+        let found: Vec<Entry> = found.into_iter().map(|(_, entry)| entry).collect();
         let (up, down, enter) = board.ctx().input(|input| {
             let pressed = |key| input.key_pressed(key);
             (pressed(Key::ArrowUp), pressed(Key::ArrowDown), pressed(Key::Enter))
@@ -110,11 +115,18 @@ fn entries(around: &Around<'_>) -> Vec<Entry> {
     entries
 }
 
-/// Whether the letters of `query` stand in `name` in this order, blind to case.
-fn matches(name: &str, query: &str) -> bool {
-    let mut letters = name.chars().flat_map(char::to_lowercase);
-    let wanted = query.chars().filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase);
-    wanted.into_iter().all(|wanted| letters.any(|letter| letter == wanted))
+/// How well `name` fits what was typed, 0 the best: a word of it begins so, it stands in it, its
+/// letters stand in it in this order; blind to case.
+fn rank(name: &str, query: &str) -> Option<u8> {
+    let (name, query) = (name.to_lowercase(), query.trim().to_lowercase());
+    if let Some(at) = name.find(&query) {
+        let begins = |at: usize| at == 0 || !name[..at].ends_with(char::is_alphanumeric);
+        let any = name.match_indices(&query).any(|(at, _)| begins(at));
+        return Some(u8::from(!(begins(at) || any)));
+    }
+    let mut letters = name.chars();
+    let mut wanted = query.chars().filter(|c| !c.is_whitespace());
+    wanted.all(|wanted| letters.any(|letter| letter == wanted)).then_some(2)
 }
 
 #[cfg(test)]
@@ -122,10 +134,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_letters_in_order_find_an_action() {
-        assert!(matches("Next training step", "nts"));
-        assert!(matches("Next training step", "TRAIN"));
-        assert!(matches("Next training step", ""));
-        assert!(!matches("Next training step", "stn"));
+    fn beginnings_of_words_come_first_and_a_few_letters_in_order_are_enough() {
+        assert_eq!(rank("Next training step", "TRAIN"), Some(0));
+        assert_eq!(rank("Next training step", ""), Some(0));
+        assert_eq!(rank("Light or dark", "ark"), Some(1));
+        assert_eq!(rank("Next training step", "nts"), Some(2));
+        assert_eq!(rank("Next training step", "stn"), None);
     }
 }

@@ -90,7 +90,7 @@ impl Split {
         rows.count(
             board,
             "data",
-            "copies of the model, each with its share of the batch",
+            "copies, each with its share of a batch",
             (&mut layout.dp, why(Cut::Data)),
         );
         rows.count(board, "tensor", "slices of every matrix", (&mut layout.tp, why(Cut::Tensor)));
@@ -110,7 +110,7 @@ impl Split {
         rows.choice(
             board,
             "ZeRO",
-            "cut over data ranks: optimizer, gradients, weights",
+            "cut: 1 optimizer, 2 gradients, 3 weights",
             (zero, None),
             &mut layout.zero,
         );
@@ -133,7 +133,7 @@ impl Split {
         rows.choice(
             board,
             "recompute",
-            "computed again in backward instead of kept",
+            "computed again instead of kept",
             (Recompute::WORDS, None),
             &mut layout.recompute,
         );

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use shardlab::mesh::{Axis, Rank};
-use shardlab::plan::{Action, Plan};
+use shardlab::plan::Action;
 use shardlab::trace::Badge;
 use shardlab::trace::bubble::waits_at;
 use shardlab::trace::draw::scene::Area;
-use shardlab::trace::draw::timeline::{Target, Timeline};
+use shardlab::trace::draw::timeline::{Level, Target, Timeline};
 use shardlab::units::{Bytes, Nanos};
 
 use super::Panel;
@@ -249,26 +249,20 @@ fn chain(step: &Step, target: &Target, rank: Rank) -> Vec<Fact> {
     let timeline = &step.timeline;
     let Some((_, span)) = timeline.span(target) else { return Vec::new() };
     let middle = Nanos(span.start.0.midpoint(span.end.0));
-    let plan: &Plan = timeline.plan();
     let mut facts = vec![Fact::Heading("Why, in the middle of it".into(), None)];
-    let (mut at, mut seen) = (rank, Vec::new());
-    while let Some(waiting) = waits_at(plan, &step.facts.order, timeline.trace(), at, middle) {
-        if seen.contains(&at) {
+    let (mut at, mut seen) = (rank, vec![rank]);
+    let waits = |rank| waits_at(timeline.plan(), &step.facts.order, timeline.trace(), rank, middle);
+    while let Some((sender, _)) = waits(at).and_then(|waiting| waiting.message) {
+        if seen.contains(&sender) {
             break;
         }
-        seen.push(at);
-        facts.push(Fact::Sentence(format!("{}.", capital(&waiting.sentence(plan)))));
-        match waiting.message {
-            Some((sender, _)) => at = sender,
-            None => break,
+        seen.push(sender);
+        at = sender;
+        if let Some(does) = timeline.target_at(sender, Level::Pass, middle) {
+            facts.push(Fact::Sentence(timeline.explain(&does)));
         }
     }
     if facts.len() == 1 { Vec::new() } else { facts }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// What ranks do in the whole step, send and hold.
