@@ -451,6 +451,44 @@ fn a_trace_has_a_span_and_a_name_for_every_instruction() {
 }
 
 #[test]
+fn plan_and_train_name_the_same_need_for_memory() {
+    let folder = folder();
+    let need = |command: &str| {
+        let flags = "tiny.toml --device-memory 1KiB";
+        let output = run_in(folder.path(), &format!("{command} {flags}"));
+        assert_eq!(output.status.code(), Some(2));
+        let text = String::from_utf8(output.stderr).unwrap();
+        let (_, need) = text.split_once(" needs ").unwrap();
+        need.split_once(',').unwrap().0.to_owned()
+    };
+    let planned = need("plan");
+    assert_eq!(planned, need("train --device cpu"));
+    // So much is enough for training and held-out losses both.
+    let (number, unit) = planned.split_once(' ').unwrap();
+    let roomy = format!("{}{unit}", number.parse::<f64>().unwrap() + 0.1);
+    let train = format!("train tiny.toml --device cpu --device-memory {roomy}");
+    assert_eq!(run_in(folder.path(), &train).status.code(), Some(0), "{roomy}");
+}
+
+#[test]
+fn what_cannot_be_opened_or_is_negative_is_refused_before_anything_runs() {
+    let folder = folder();
+    for (args, says) in [
+        ("train tiny.toml --device cpu --metrics none/x", "none/x: cannot be written"),
+        ("train tiny.toml --device cpu --trace none/x", "none/x: cannot be written"),
+        ("train tiny.toml --steps -1", "invalid value '-1' for '--steps"),
+        ("train tiny.toml --lr -1", "lr: -1 is not"),
+        ("plan tiny.toml --device-memory -5", "invalid value '-5' for '--device-memory"),
+        ("verify --golden none", "none/config.json: cannot be read"),
+    ] {
+        let output = run_in(folder.path(), args);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args}: {text}");
+        assert!(text.contains(says) && output.stdout.is_empty(), "{args}: {text}");
+    }
+}
+
+#[test]
 fn a_recorded_step_is_exported_for_other_programs() {
     let folder = folder();
     json(&run_in(folder.path(), "train tiny.toml --device cpu --trace t.json --json"), 0);

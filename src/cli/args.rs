@@ -72,13 +72,13 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Train a layout.
-    #[command(after_help = TRAIN_EXAMPLES)]
+    #[command(after_help = TRAIN_EXAMPLES, allow_negative_numbers = true)]
     Train(Box<TrainArgs>),
     /// Show the schedule, bytes and memory of a step without running it.
-    #[command(after_help = PLAN_EXAMPLES)]
+    #[command(after_help = PLAN_EXAMPLES, allow_negative_numbers = true)]
     Plan(Box<PlanArgs>),
     /// Hold a layout against one rank, or against a reference case.
-    #[command(after_help = VERIFY_EXAMPLES)]
+    #[command(after_help = VERIFY_EXAMPLES, allow_negative_numbers = true)]
     Verify(Box<VerifyArgs>),
     /// Turn what `train --trace` wrote into files for other programs.
     #[command(subcommand)]
@@ -317,7 +317,7 @@ pub struct TrainingArgs {
     #[arg(long, value_name = "TOKENS")]
     pub seq: Option<u32>,
     /// Peak learning rate.
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE")]
     pub lr: Option<f32>,
     /// Seed of weights and batches.
     #[arg(long, value_name = "N")]
@@ -326,13 +326,13 @@ pub struct TrainingArgs {
     #[arg(long, value_name = "NAME")]
     pub optimizer: Option<OptimizerKind>,
     /// Limit of the global gradient norm; 0 is off.
-    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
+    #[arg(long, value_name = "NORM")]
     pub clip_norm: Option<f32>,
     /// Steps of linear warm-up.
     #[arg(long, value_name = "STEPS")]
     pub warmup: Option<u64>,
     /// Decoupled weight decay (adamw).
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE")]
     pub weight_decay: Option<f32>,
     /// Measure the held-out loss every N steps; 0: at the start and the end only.
     #[arg(long, value_name = "N")]

@@ -27,6 +27,16 @@ pub enum Failure {
         /// What to do.
         remedy: String,
     },
+    /// A file for results cannot be opened; nothing has run.
+    #[error("{}: cannot be written ({source}). {remedy}", path.display())]
+    Destination {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// A result cannot be written.
     #[error("{}: cannot be written ({source}). {remedy}", path.display())]
     Output {
@@ -82,6 +92,7 @@ impl Failure {
                 TrainError::NotFinite { .. } => 4,
                 TrainError::Exec(_) => 1,
             },
+            Self::Destination { .. } => 2,
             Self::Check { .. } | Self::Output { .. } => 1,
         }
     }

@@ -91,7 +91,7 @@ impl OutputFile {
         let path = path.to_owned();
         match file {
             Ok(file) => Ok(Self { path, writer: BufWriter::new(file) }),
-            Err(source) => Err(Failure::Output { path, source, remedy: Self::REMEDY }),
+            Err(source) => Err(Failure::Destination { path, source, remedy: Self::REMEDY }),
         }
     }
 

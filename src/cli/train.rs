@@ -74,7 +74,8 @@ fn resumed_settings(checkpoint: &Checkpoint, args: &TrainArgs) -> Result<Setting
     let settings = Settings::resume(checkpoint.state.scenario.clone(), &args.run)?;
     let (done, steps) = (checkpoint.state.step, settings.scenario.training.steps);
     if done >= steps {
-        let why = format!("the checkpoint has trained {done} of {steps} steps already");
+        let unit = if steps == 1 { "step" } else { "steps" };
+        let why = format!("the checkpoint has trained {done} of {steps} {unit} already");
         let remedy = format!("Say --steps with more than {done}");
         return Err(ConfigError::value("resume", why, remedy));
     }

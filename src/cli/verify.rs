@@ -10,7 +10,7 @@ use super::{Failure, Outcome};
 use crate::checkpoint::Golden;
 use crate::config::{Layout, OptimizerKind, Training};
 use crate::mesh::Axis;
-use crate::train::verify::{against_golden, against_one_rank, checked_training};
+use crate::train::verify::{against_golden_while, against_one_rank_while, checked_training};
 use crate::train::{TrainError, verify::Verification};
 
 /// The object that `verify --json` prints.
@@ -29,16 +29,18 @@ struct Answer<'a> {
 /// # Errors
 /// If the layout or its reference cannot be trained.
 pub fn run(args: &VerifyArgs) -> Result<Outcome, Failure> {
+    output::listen_for_interrupts();
+    let go_on = &mut || !output::interrupted();
     let (devices, exec) = (&args.devices.device, &args.devices.exec_options());
-    let (what, verification) = match &args.golden {
+    let (what, steps, verification) = match &args.golden {
         Some(folder) => {
             let golden = Golden::read(folder).map_err(TrainError::from)?;
             let layout = args.run.layout.over_one_rank(golden.training.batch)?;
             let reference = format!("the reference case {}", golden.name);
             let what = described(&layout, &golden.training, &reference);
             output::progress(format_args!("verifying {what}"));
-            let answer = against_golden(&golden, &layout, devices, exec);
-            (what, answer.map_err(Failure::at_start)?)
+            let answer = against_golden_while(&golden, &layout, devices, exec, go_on);
+            (what, golden.steps.len() as u64, answer.map_err(Failure::at_start)?)
         }
         None => {
             let settings = Settings::resolve(&args.run, |scenario| {
@@ -56,8 +58,8 @@ pub fn run(args: &VerifyArgs) -> Result<Outcome, Failure> {
             let scenario = &settings.scenario;
             let what = described(&scenario.layout, &scenario.training, "one rank");
             output::progress(format_args!("verifying {what}"));
-            let answer = against_one_rank(scenario, devices, exec);
-            (what, answer.map_err(Failure::at_start)?)
+            let answer = against_one_rank_while(scenario, devices, exec, go_on);
+            (what, scenario.training.steps, answer.map_err(Failure::at_start)?)
         }
     };
     if args.json {
@@ -79,9 +81,15 @@ pub fn run(args: &VerifyArgs) -> Result<Outcome, Failure> {
             first_difference,
         })?;
     } else {
-        output::print(&text(&what, &verification))?;
+        output::print(&text(&what, steps, &verification))?;
     }
-    Ok(if verification.pass { Outcome::Success } else { Outcome::CheckFailed })
+    Ok(if verification.steps < steps {
+        Outcome::Interrupted
+    } else if verification.pass {
+        Outcome::Success
+    } else {
+        Outcome::CheckFailed
+    })
 }
 
 /// `data 2 × tensor 2 × pipeline 2 · ZeRO 1 · 1F1B · 4 microbatches, 3 steps of sgd, against …`.
@@ -109,7 +117,7 @@ pub(super) fn layout_words(layout: &Layout) -> String {
     )
 }
 
-fn text(what: &str, verification: &Verification) -> String {
+fn text(what: &str, steps: u64, verification: &Verification) -> String {
     let [allowed, allowed_weights] = verification.tolerance;
     let rows = [
         ("losses", verification.loss_rel_max, allowed),
@@ -119,15 +127,22 @@ fn text(what: &str, verification: &Verification) -> String {
     ];
     let mut text = format!("{what}\n\nlargest relative difference of\n");
     for (name, found, allowed) in rows {
-        // A difference that is not a number is within nothing.
-        let word = if found <= allowed { "pass" } else { "FAIL" };
-        text += &format!("  {name:<15} {found:>8.1e}   allowed {allowed:.0e}   {word}\n");
+        text += &if found.is_nan() {
+            format!("  {name:<15} not compared\n")
+        } else {
+            let word = if found <= allowed { "pass" } else { "FAIL" };
+            format!("  {name:<15} {found:>8.1e}   allowed {allowed:.0e}   {word}\n")
+        };
     }
     text += "\n";
     text += &match (&verification.first_difference, verification.pass) {
         (Some(first), _) => format!("FAIL: the first that differs is the {first}\n"),
         (None, true) => "PASS: no difference beyond rounding\n".into(),
-        (None, false) => "FAIL\n".into(),
+        (None, false) => {
+            let unit = if steps == 1 { "step" } else { "steps" };
+            let done = verification.steps;
+            format!("Interrupted after {done} of {steps} {unit}: no difference so far\n")
+        }
     };
     text
 }

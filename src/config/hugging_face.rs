@@ -17,7 +17,8 @@ impl Model {
     /// # Errors
     /// If there is no such file, or for the reasons of [`Model::from_config_json`].
     pub fn read_config_json(path: &Path) -> Result<Self, ConfigError> {
-        let file: PathBuf = if path.is_file() { path.to_owned() } else { path.join("config.json") };
+        let is_named = path.is_file() || path.file_name().is_some_and(|name| name == "config.json");
+        let file: PathBuf = if is_named { path.to_owned() } else { path.join("config.json") };
         let text = std::fs::read_to_string(&file).map_err(|source| ConfigError::File {
             remedy: format!(
                 "Give a folder with a Hugging Face config.json, or a preset: {}",

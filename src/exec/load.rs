@@ -56,14 +56,9 @@ impl Executor {
     fn check_cap(&self, plan: &Plan) -> Result<(), ExecError> {
         let Some(have) = self.options.memory_cap else { return Ok(()) };
         for rank in plan.mesh.ranks() {
-            // Persistent memory is shared with the Plans before, step memory is the largest of all.
-            let [persistent, mut io, mut step] = placed(plan, rank);
-            for loaded in &self.plans {
-                let [_, io_before, step_before] = placed(&loaded.run.plan, rank);
-                io += io_before;
-                step = step.max(step_before);
-            }
-            let need = Bytes(persistent + io + step);
+            let before = self.plans.iter().map(|loaded| loaded.run.plan.as_ref());
+            let plans: Vec<&Plan> = before.chain([plan]).collect();
+            let need = need(&plans, rank);
             if need > have {
                 let device = self.device_infos()[self.device_of(rank)].name.clone();
                 return Err(ExecError::Memory { rank, device, need, have });
@@ -149,6 +144,15 @@ impl Executor {
             self.plans[index].run_mut().bindings = bindings;
         }
     }
+}
+
+/// Bytes that an executor places for a rank with these Plans of one run: they share the persistent
+/// memory, have inputs and outputs of their own, and take turns in the memory of the step.
+pub fn need(plans: &[&Plan], rank: Rank) -> Bytes {
+    let all: Vec<[u64; 3]> = plans.iter().map(|plan| placed(plan, rank)).collect();
+    let largest = |arena: usize| all.iter().map(|sizes| sizes[arena]).max().unwrap_or(0);
+    let io: u64 = all.iter().map(|sizes| sizes[1]).sum();
+    Bytes(largest(0) + io + largest(2))
 }
 
 /// Checks a Plan and derives its tasks.

@@ -38,6 +38,7 @@ pub use device::{Device, DeviceInfo, DeviceKind};
 pub use diagnose::NonFinite;
 pub use executor::{Advance, DeviceSlot, Executor, PlanId};
 pub use in_order::Look;
+pub use load::need;
 pub use options::{Delays, ExecOptions, RankDelay, Timing};
 pub use progress::{Progress, Watcher};
 

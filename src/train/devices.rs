@@ -222,7 +222,18 @@ fn chosen(request: &DeviceRequest) -> Result<Vec<Choice>, TrainError> {
                 let before = choices.len();
                 choices.extend(hardware.cloned());
                 if choices.len() == before {
-                    return Err(refuse("no GPU was found", list));
+                    return Err(match adapters.first() {
+                        Some(software) => {
+                            let name = software.name();
+                            // A part of the name does, and a comma would end it.
+                            let word = name.split([' ', ',']).next().unwrap_or_default();
+                            refuse(
+                                "there are software adapters only, slower than the CPU itself",
+                                &format!("Name one to use it, as in --device {word}"),
+                            )
+                        }
+                        None => refuse("no GPU was found", list),
+                    });
                 }
             }
             Wanted::Index(index) => match adapters.get(*index) {

@@ -2,10 +2,10 @@
 
 use super::TrainError;
 use crate::config::{Layout, Recompute, ZeroStage};
-use crate::ledger::Ledger;
+use crate::exec::need;
 use crate::mesh::Rank;
 use crate::plan::Plan;
-use crate::planner::{StepSpec, plan_step};
+use crate::planner::{PlanError, Purpose, StepSpec, plan_step};
 use crate::units::Bytes;
 
 /// How many cuts a refusal names.
@@ -13,12 +13,13 @@ const NAMED: usize = 3;
 /// The largest world that a refusal proposes.
 const WORLD_MAX: u32 = 64;
 
-/// Refuses a Plan of which a rank places more than `cap`.
+/// Refuses a step of which a rank places more than `cap`, or with which the held-out loss could not
+/// be measured within it.
 ///
 /// # Errors
 /// [`TrainError::Memory`] with need, have and cuts that would fit.
 pub fn check(plan: &Plan, spec: &StepSpec, cap: Bytes) -> Result<(), TrainError> {
-    let (rank, need) = largest(plan);
+    let (rank, need) = largest(plan, spec)?;
     if need <= cap {
         return Ok(());
     }
@@ -26,15 +27,14 @@ pub fn check(plan: &Plan, spec: &StepSpec, cap: Bytes) -> Result<(), TrainError>
     Err(TrainError::Memory { rank, need, have: cap, fits })
 }
 
-/// The rank that places most, and how much.
-fn largest(plan: &Plan) -> (Rank, Bytes) {
-    let ledger = Ledger::of(plan);
-    let ranks = plan.mesh.ranks().zip(&ledger.ranks);
-    let sizes = ranks.map(|(rank, costs)| (costs.memory.placed, rank));
+/// The rank that places most for training and evaluation, and how much.
+fn largest(plan: &Plan, spec: &StepSpec) -> Result<(Rank, Bytes), PlanError> {
+    let evaluation = plan_step(&StepSpec { purpose: Purpose::Evaluate, ..spec.clone() })?;
+    let sizes = plan.mesh.ranks().map(|rank| (need(&[plan, &evaluation], rank), rank));
     let (need, rank) = sizes
-        .max_by_key(|(placed, rank)| (*placed, std::cmp::Reverse(*rank)))
+        .max_by_key(|(need, rank)| (*need, std::cmp::Reverse(*rank)))
         .expect("a mesh has at least one rank");
-    (rank, need)
+    Ok((rank, need))
 }
 
 /// Cuts of the same step that fit, as flags: the fewest ranks first, each of another kind.
@@ -55,7 +55,9 @@ fn layouts_that_fit(spec: &StepSpec, cap: Bytes) -> Vec<String> {
                 let base = Layout { stage_units: None, chunks: 1, ..spec.layout.clone() };
                 let layout = Layout { dp, tp, pp, zero, recompute, microbatches, ..base };
                 let other = StepSpec { layout, device_kinds: Vec::new(), ..spec.clone() };
-                let fits = plan_step(&other).is_ok_and(|plan| largest(&plan).1 <= cap);
+                let fits = plan_step(&other)
+                    .and_then(|plan| largest(&plan, &other))
+                    .is_ok_and(|(_, need)| need <= cap);
                 if fits {
                     found.push(flags(&other.layout));
                     break;

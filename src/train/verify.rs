@@ -12,10 +12,10 @@ use crate::exec::device::DeviceKind;
 use crate::plan::Held;
 
 /// How far a layout is from its reference. Relative differences of a tensor are
-/// max|Δ| / max|reference|.
+/// max|Δ| / max|reference|; what was not compared is not a number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verification {
-    /// Whether every difference is within its tolerance.
+    /// Whether all steps were compared and every difference is within its tolerance.
     pub pass: bool,
     /// Largest relative difference of a step's loss.
     pub loss_rel_max: f64,
@@ -79,9 +79,22 @@ pub fn against_one_rank(
     devices: &DeviceRequest,
     exec: &ExecOptions,
 ) -> Result<Verification, TrainError> {
+    against_one_rank_while(scenario, devices, exec, &mut || true)
+}
+
+/// As [`against_one_rank`], as long as `go_on` says so before a step.
+///
+/// # Errors
+/// If either cannot be trained.
+pub fn against_one_rank_while(
+    scenario: &Scenario,
+    devices: &DeviceRequest,
+    exec: &ExecOptions,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Verification, TrainError> {
     let options = Options { devices: devices.clone(), exec: exec.clone(), ..Options::default() };
     let session = Session::start(scenario.clone(), options.clone())?;
-    beside_one_rank(session, options)
+    beside_one_rank(session, options, go_on)
 }
 
 /// Trains a session that has just started beside one rank without faults, which starts from the
@@ -92,6 +105,7 @@ pub fn against_one_rank(
 pub(super) fn beside_one_rank(
     mut session: Session,
     options: Options,
+    go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Verification, TrainError> {
     let scenario = session.scenario().clone();
     let single = Scenario { layout: Layout::default(), ..scenario.clone() };
@@ -99,6 +113,9 @@ pub(super) fn beside_one_rank(
     let mut one_rank = Session::start(single, Options { weights, dataset, ..Options::on_cpu() })?;
     let (mut reference, mut other) = (Outcome::default(), Outcome::default());
     for _ in 0..scenario.training.steps {
+        if !go_on() {
+            break;
+        }
         let report = one_rank.step()?;
         reference.record(&mut one_rank, &report)?;
         let report = session.step()?;
@@ -107,7 +124,8 @@ pub(super) fn beside_one_rank(
     reference.weights = one_rank.tensors(Held::Weight)?;
     other.weights = session.tensors(Held::Weight)?;
     let tolerance = tolerance(scenario.training.optimizer, &session);
-    Ok(compare(session.model(), &reference, &other, tolerance))
+    let steps = scenario.training.steps;
+    Ok(compare(session.model(), (&reference, steps), &other, tolerance))
 }
 
 /// Trains a reference case with `layout` and compares with what PyTorch got.
@@ -119,6 +137,20 @@ pub fn against_golden(
     layout: &Layout,
     devices: &DeviceRequest,
     exec: &ExecOptions,
+) -> Result<Verification, TrainError> {
+    against_golden_while(golden, layout, devices, exec, &mut || true)
+}
+
+/// As [`against_golden`], as long as `go_on` says so before a step.
+///
+/// # Errors
+/// If the case cannot be trained with this layout.
+pub fn against_golden_while(
+    golden: &Golden,
+    layout: &Layout,
+    devices: &DeviceRequest,
+    exec: &ExecOptions,
+    go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Verification, TrainError> {
     let scenario = Scenario {
         name: golden.name.clone(),
@@ -148,18 +180,25 @@ pub fn against_golden(
     let mut session = Session::start(scenario, options)?;
     let mut other = Outcome::default();
     for batch in &batches {
+        if !go_on() {
+            break;
+        }
         let report = session.step_on(batch)?;
         other.record(&mut session, &report)?;
     }
     other.weights = session.tensors(Held::Weight)?;
+    let done = other.losses.len();
+    // The case knows its weights after the last step only.
+    let is_whole = done == golden.steps.len();
     let reference = Outcome {
-        losses: golden.steps.iter().map(|step| step.loss).collect(),
-        norms: golden.steps.iter().map(|step| step.grad_norm).collect(),
+        losses: golden.steps[..done].iter().map(|step| step.loss).collect(),
+        norms: golden.steps[..done].iter().map(|step| step.grad_norm).collect(),
         gradients: golden.gradients.clone(),
-        weights: golden.final_weights.clone(),
+        weights: if is_whole { golden.final_weights.clone() } else { Tensors::new() },
     };
     let tolerance = tolerance(golden.training.optimizer, &session);
-    Ok(compare(&golden.model, &reference, &other, tolerance))
+    let steps = golden.steps.len() as u64;
+    Ok(compare(&golden.model, (&reference, steps), &other, tolerance))
 }
 
 /// Allowed differences: losses, norms and gradients; final weights.
@@ -176,10 +215,14 @@ fn tolerance(optimizer: OptimizerKind, session: &Session) -> [f64; 2] {
 
 fn compare(
     model: &Model,
-    reference: &Outcome,
+    (reference, steps): (&Outcome, u64),
     other: &Outcome,
     tolerance: [f64; 2],
 ) -> Verification {
+    let tensors = |reference: &Tensors, other: &Tensors| {
+        let compared = !(reference.is_empty() || other.is_empty());
+        if compared { tensor_differences(model, reference, other) } else { Vec::new() }
+    };
     let [allowed, allowed_weights] = tolerance;
     let scalars = |a: &[f64], b: &[f64]| -> Vec<(String, f64)> {
         let pairs = a.iter().zip(b).enumerate();
@@ -191,12 +234,12 @@ fn compare(
     let norms = scalars(&reference.norms, &other.norms);
     let grad_norm_rel_max = largest(&mut beyond, "gradient norm", norms, allowed);
     let scalar_count = beyond.len();
-    let gradients = tensor_differences(model, &reference.gradients, &other.gradients);
+    let gradients = tensors(&reference.gradients, &other.gradients);
     let grad_rel_max = largest(&mut beyond, "gradient of", gradients, allowed);
-    let weights = tensor_differences(model, &reference.weights, &other.weights);
+    let weights = tensors(&reference.weights, &other.weights);
     let final_rel_max = largest(&mut beyond, "weight", weights, allowed_weights);
     Verification {
-        pass: beyond.is_empty(),
+        pass: beyond.is_empty() && reference.losses.len() as u64 == steps,
         loss_rel_max,
         grad_norm_rel_max,
         grad_rel_max,
@@ -208,14 +251,15 @@ fn compare(
     }
 }
 
-/// The largest of some differences; those that are not allowed go into `beyond`, in words.
+/// The largest of some differences, not a number without any; those that are not allowed go into
+/// `beyond`, in words.
 fn largest(
     beyond: &mut Vec<String>,
     what: &str,
     differences: Vec<(String, f64)>,
     allowed: f64,
 ) -> f64 {
-    let mut max = 0.0f64;
+    let mut max = if differences.is_empty() { f64::NAN } else { 0.0 };
     for (name, difference) in differences {
         // A difference that is not a number is the largest of all.
         if difference.is_nan() || difference > max {
@@ -247,4 +291,33 @@ pub(super) fn tensor_differences(
     };
     let tensors = model.tensors().into_iter();
     tensors.map(|(name, _)| (name.clone(), difference(&name))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario() -> Scenario {
+        let mut scenario = Scenario::quickstart();
+        scenario.model = ModelSource::Preset("tiny".into());
+        scenario.training =
+            checked_training(&Training { batch: 8, seq: 8, ..scenario.training.clone() });
+        scenario
+    }
+
+    #[test]
+    fn an_interrupted_check_compares_what_was_trained_and_does_not_pass() {
+        let mut asked = 0;
+        let mut go_on = || {
+            asked += 1;
+            asked <= 2
+        };
+        let (cpu, exec) = (DeviceRequest::cpu(), ExecOptions::default());
+        let found = against_one_rank_while(&scenario(), &cpu, &exec, &mut go_on).unwrap();
+        assert_eq!((found.steps, found.pass, found.first_difference), (2, false, None));
+        assert!(found.final_rel_max <= found.tolerance[1] && found.loss_rel_max <= 1e-5);
+        let nothing = against_one_rank_while(&scenario(), &cpu, &exec, &mut || false).unwrap();
+        assert!(nothing.loss_rel_max.is_nan() && nothing.grad_rel_max.is_nan());
+        assert!(!nothing.pass);
+    }
 }

@@ -137,6 +137,29 @@ fn a_captured_step_trains_as_any_other_to_the_bit() {
     }
 }
 
+/// Holds what every cell says against its numbers.
+pub(crate) fn assert_numbers_add_up(captured: &Captured, what: &str) {
+    let mut compared = 0;
+    for change in captured.rounds.iter().flat_map(|round| &round.changes) {
+        let terms: Vec<&[f32]> = change
+            .cell
+            .summed
+            .iter()
+            .map(|member| {
+                let began = captured.start[member][change.chunk].as_ref();
+                captured.values(began.expect("it contributed"))
+            })
+            .collect();
+        for (index, found) in captured.values(&change.cell).iter().enumerate() {
+            let sum: f32 = terms.iter().map(|term| term[index]).sum();
+            let scale: f32 = terms.iter().map(|term| term[index].abs()).sum();
+            assert!((sum - found).abs() <= 1e-6 * scale, "{what}: {sum} {found}");
+            compared += usize::from(scale > 0.0);
+        }
+    }
+    assert!(compared > 8, "{what}: {compared} numbers were compared");
+}
+
 #[test]
 fn the_numbers_of_a_step_that_runs_add_up() {
     for collective in [CollectiveChoice::Ring, CollectiveChoice::Direct, CollectiveChoice::Tree] {
@@ -147,25 +170,7 @@ fn the_numbers_of_a_step_that_runs_add_up() {
             let at = first(&plan, &order).expect("a collective");
             let (_, captured) = session.step_capturing(at).expect("it sends");
             assert!(captured.samples.iter().all(|sample| !sample.values.is_empty()), "{what}");
-            let mut compared = 0;
-            for change in captured.rounds.iter().flat_map(|round| &round.changes) {
-                let terms: Vec<&[f32]> = change
-                    .cell
-                    .summed
-                    .iter()
-                    .map(|member| {
-                        let began = captured.start[member][change.chunk].as_ref();
-                        captured.values(began.expect("it contributed"))
-                    })
-                    .collect();
-                for (index, found) in captured.values(&change.cell).iter().enumerate() {
-                    let sum: f32 = terms.iter().map(|term| term[index]).sum();
-                    let scale: f32 = terms.iter().map(|term| term[index].abs()).sum();
-                    assert!((sum - found).abs() <= 1e-6 * scale, "{what}: {sum} {found}");
-                    compared += usize::from(scale > 0.0);
-                }
-            }
-            assert!(compared > 8, "{what}: {compared} numbers were compared");
+            assert_numbers_add_up(&captured, &what);
             if collective == CollectiveChoice::Ring {
                 let summing = captured.collective.kind == CollectiveKind::ReduceScatter;
                 let rounds = if summing { 3 } else { 6 };

@@ -55,6 +55,12 @@ fn slices_of_a_thread_follow_one_another_and_flows_join_the_halves_of_messages()
     for seed in 0..40 {
         let (plan, trace) = step(seed);
         let events = events(&plan, &trace);
+        for event in &events {
+            let is_kernel = event.cat == Some("kernel");
+            let takes_time = event.dur.is_some_and(|length| length > Micros(Nanos(0)));
+            assert!(!is_kernel || takes_time, "seed {seed}: {event:?}");
+            assert_eq!(is_kernel, event.args.contains_key("stream"), "seed {seed}: {event:?}");
+        }
         let slices = slices(&events);
         for (thread, slices) in &slices {
             for pair in slices.windows(2) {

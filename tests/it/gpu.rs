@@ -4,17 +4,19 @@
 //!
 //! Without an adapter the tests print one line and pass; with `REQUIRE_GPU=1` they fail.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shardlab::checkpoint::Tensor;
 use shardlab::config::{Data, Layout, ModelSource, Scenario, Training, ZeroStage};
 use shardlab::data::{Batch, Dataset};
 use shardlab::exec::gpu::adapters;
-use shardlab::exec::{DeviceKind, ExecOptions};
+use shardlab::exec::{DeviceKind, ExecOptions, Progress, Watcher};
 use shardlab::plan::Held;
 use shardlab::planner::StepSpec;
+use shardlab::trace::captured::first;
 use shardlab::train::{DeviceRequest, Options, Session, verify};
 
+use crate::captured::assert_numbers_add_up;
 use crate::cases::sessions;
 use crate::equivalence::{batch, weights};
 use crate::golden::{CASES, read};
@@ -101,6 +103,43 @@ fn a_host_and_an_adapter_train_together_and_keep_their_copies_equal() {
         for held in [Held::Weight, Held::Moment1, Held::Moment2] {
             assert_eq!(mixed.replica_difference(held).unwrap(), None, "{layout:?}");
         }
+    }
+}
+
+#[test]
+fn a_collective_is_captured_on_an_adapter_and_over_two_kinds_of_device() {
+    let _turn = alone();
+    let Some(adapter) = adapter() else { return };
+    for devices in [adapter.to_string(), format!("cpu,{adapter}")] {
+        let compiled = Arc::new(Mutex::new(Vec::new()));
+        let start = || {
+            let mut options = Options { devices: request(&devices), ..sessions::options() };
+            let told = Arc::clone(&compiled);
+            options.exec.watcher = Watcher::new(move |progress| {
+                if let Progress::Compiling { done, of, .. } = progress {
+                    told.lock().unwrap().push((done, of));
+                }
+            });
+            let layout = Layout { dp: 4, zero: ZeroStage::Zero1, ..Layout::default() };
+            Session::start(sessions::scenario(layout), options).unwrap()
+        };
+        let (mut plain, mut opened) = (start(), start());
+        let told = std::mem::take(&mut *compiled.lock().unwrap());
+        assert!(!told.is_empty() && told.iter().all(|(done, of)| done < of), "{told:?}");
+        let at = first(opened.plan(), opened.order()).unwrap();
+        for step in 0..2 {
+            let right = plain.step().unwrap();
+            let (report, captured) = opened.step_capturing(at).unwrap();
+            assert_eq!(report.loss.to_bits(), right.loss.to_bits(), "{devices}, step {step}");
+            assert_numbers_add_up(&captured, &devices);
+        }
+        let [a, b] = [&mut plain, &mut opened].map(|s| s.tensors(Held::Weight).unwrap());
+        assert_eq!(a, b, "{devices}");
+        // A state is kept and put back to the bit on any device.
+        let kept = opened.snapshot().unwrap();
+        let once = opened.step().unwrap().loss;
+        opened.restore(&kept).unwrap();
+        assert_eq!(opened.step().unwrap().loss.to_bits(), once.to_bits(), "{devices}");
     }
 }
 

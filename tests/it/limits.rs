@@ -5,8 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use shardlab::config::{Layout, Recompute, Scenario, Training, ZeroStage};
-use shardlab::exec::ExecOptions;
-use shardlab::ledger::Ledger;
+use shardlab::exec::{self, ExecOptions};
 use shardlab::planner::{Purpose, StepSpec, plan_step};
 use shardlab::train::{DeviceRequest, Options, Session, TrainError};
 use shardlab::units::Bytes;
@@ -88,10 +87,12 @@ fn spec_of(scenario: &Scenario, layout: Layout) -> StepSpec {
     }
 }
 
-/// The most that a rank places.
+/// The most that a rank places for training and for the held-out loss.
 fn need(spec: &StepSpec) -> Bytes {
-    let ledger = Ledger::of(&plan_step(spec).unwrap());
-    ledger.ranks.iter().map(|rank| rank.memory.placed).max().unwrap()
+    let purposes = [Purpose::Train, Purpose::Evaluate];
+    let plans = purposes.map(|purpose| plan_step(&StepSpec { purpose, ..spec.clone() }).unwrap());
+    let ranks = plans[0].mesh.ranks();
+    ranks.map(|rank| exec::need(&[&plans[0], &plans[1]], rank)).max().unwrap()
 }
 
 /// The layout that flags of the command line change.
@@ -141,7 +142,8 @@ fn a_model_that_does_not_fit_is_refused_with_cuts_that_do() {
         assert!(need(&fitting) <= cap, "{flags} needs {}, not {cap}", need(&fitting));
     }
     // Eight ranks fit, to the byte, and one byte less is refused.
-    let session = Session::start(split.clone(), options()).unwrap();
+    let mut session = Session::start(split.clone(), options()).unwrap();
+    session.evaluate(1).unwrap();
     let allocated = session.plan().mesh.ranks().map(|rank| session.allocated(rank)).max();
     assert_eq!(allocated, Some(cap));
     let mut tighter = options();

@@ -393,12 +393,17 @@ fn work_args(origin: Origin) -> BTreeMap<&'static str, Value> {
 
 /// A slice in its place; a rank's own threads are streams of a device.
 fn placed(slice: Event, (rank, tid): (Rank, u64), span: Span) -> Event {
-    let mut args = slice.args;
-    if slice.cat == Some("kernel") {
+    let Event { mut args, mut cat, .. } = slice;
+    let takes_time = span.end > span.start;
+    if cat == Some("kernel") && takes_time {
         args.extend([("device", json!(rank)), ("stream", json!(tid))]);
+    } else if cat == Some("kernel") {
+        // Over free links a message takes no time. Analysers add up the gaps between kernels and
+        // stumble over one that is nowhere; the flow needs the slice all the same.
+        cat = Some("message");
     }
     let (ts, dur) = (Micros(span.start), Some(Micros(span.duration())));
-    Event { pid: rank.0, tid, ts, dur, args, ..slice }
+    Event { pid: rank.0, tid, ts, dur, cat, args, ..slice }
 }
 
 /// JSON on one line with a space after each colon and comma.

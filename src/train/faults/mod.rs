@@ -361,7 +361,7 @@ pub enum Steps {
 pub fn examine(scenario: &Scenario, options: &Options) -> Result<Examination, TrainError> {
     let session = Session::start(scenario.clone(), options.clone())?;
     let checker = check::check(session.plan());
-    let steps = match verify::beside_one_rank(session, options.clone()) {
+    let steps = match verify::beside_one_rank(session, options.clone(), &mut || true) {
         Ok(verification) => Steps::Compared(verification),
         Err(TrainError::Exec(ExecError::Hang { waiting })) => Steps::Hang { report: waiting },
         Err(TrainError::NotFinite { step, first }) => Steps::NotFinite { step, first },
