@@ -90,7 +90,7 @@ fn wgpu_is_named_in_exec_gpu_alone_and_clocks_in_exec_alone() {
 
 #[test]
 fn every_file_says_what_lives_in_it() {
-    let folders = ["src", "tests", "examples", "benches"].into_iter();
+    let folders = ["src", "tests", "examples", "benches", "visualizer"].into_iter();
     for folder in folders.filter(|folder| root().join(folder).is_dir()) {
         for (name, text) in rust_files(folder) {
             assert!(text.starts_with("//! "), "{name} opens with what lives in it");

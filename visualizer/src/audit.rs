@@ -83,3 +83,48 @@ impl Audit {
         faults
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eframe::egui;
+    use shardlab::trace::draw::scene::{Align, Canvas, Face, Sketch, Text};
+    use shardlab::trace::draw::theme::{Rgb, Theme};
+
+    use crate::paint::Fonts;
+
+    /// The faults of some texts in a window of 200 × 100 points.
+    fn faults(texts: &[(Area, f32, Rgb)]) -> Vec<String> {
+        let ctx = egui::Context::default();
+        let mut audit = Audit::default();
+        audit.switch_on();
+        let mut output = ctx.run_ui(egui::RawInput::default(), |ui| {
+            let fonts = Fonts(ui.ctx());
+            let canvas = Canvas { theme: &Theme::LIGHT, measure: &fonts };
+            let mut sketch = Sketch::new(canvas, Area::sized(200.0, 100.0));
+            for &(within, size, ink) in texts {
+                let (face, align, ground) = (Face::Sans, Align::Left, Theme::LIGHT.ground);
+                sketch.label(within, Text { text: "text", size, face, align, ink, ground });
+            }
+            audit.begin();
+            audit.note("zone", &sketch.scene);
+        });
+        output.textures_delta.clear();
+        audit.faults(Area::sized(200.0, 100.0), 12.0)
+    }
+
+    #[test]
+    fn each_kind_of_fault_is_found_and_nothing_else() {
+        let ink = Theme::LIGHT.ink;
+        let (left, right) = (Area::new(0.0, 0.0, 90.0, 20.0), Area::new(100.0, 0.0, 90.0, 20.0));
+        assert_eq!(faults(&[(left, 12.0, ink), (right, 14.0, ink)]), Vec::<String>::new());
+        let one = |texts: &[(Area, f32, Rgb)], what: &str| {
+            let found = faults(texts);
+            assert!(found.len() == 1 && found[0].contains(what), "{what}: {found:?}");
+        };
+        one(&[(left, 11.0, ink)], "points high");
+        one(&[(left, 12.0, Rgb(180, 180, 180))], "contrast");
+        one(&[(left, 12.0, ink), (left, 12.0, ink)], "lies on");
+        one(&[(Area::new(190.0, 0.0, 60.0, 20.0), 12.0, ink)], "leaves the window");
+    }
+}

@@ -91,6 +91,8 @@ pub struct Shared<'a> {
     pub axis: TimeAxis,
     /// Pointer, selection and window of time.
     pub sight: &'a Sight,
+    /// The step that runs, 0-based, once it has run for so long that it should be seen.
+    pub running: Option<u64>,
 }
 
 impl<'a> Shared<'a> {

@@ -69,6 +69,11 @@ pub fn heads(shown: Option<u64>, trained: u64, speed: Speed) -> String {
     format!("step {} of {trained} trained, {how}", shown + 1)
 }
 
+/// A step, 0-based, that has run for long and has not ended.
+pub fn running(step: u64) -> String {
+    format!("step {} running…", step + 1)
+}
+
 /// The share of waiting that the textbook gives, where it gives one.
 pub fn formula(layout: &Layout) -> Option<f64> {
     let plain = matches!(layout.schedule, ScheduleName::GPipe | ScheduleName::OneFOneB);

@@ -60,6 +60,8 @@ pub enum Band {
 pub const TAB_ROW: f32 = 32.0;
 /// Windows lower than this have no room for the lower band.
 const LOW: f32 = 700.0;
+/// Least height, before scaling, that timeline and lower band need together.
+const LEAST: f32 = 380.0;
 /// Width of what is dragged.
 const HANDLE: f32 = 4.0;
 
@@ -71,7 +73,7 @@ impl Zones {
         let (figures, rest) = rest.cut_top(56.0 * scale);
         let (transport, rest) = rest.cut_bottom(56.0 * scale);
         let row = TAB_ROW * scale;
-        let band = if window.height < LOW || rest.height < 200.0 + 4.0 * row {
+        let band = if window.height < LOW || rest.height < LEAST * scale {
             Band::Closed
         } else {
             Band::Open
@@ -177,6 +179,12 @@ mod tests {
         assert_eq!((zones.band, zones.left.height), (Band::Closed, TAB_ROW));
         assert_eq!(zones.transport.bottom(), 480.0);
         assert!(zones.timeline.height >= 260.0);
+    }
+
+    #[test]
+    fn large_text_leaves_the_room_of_a_usual_window_to_the_timeline() {
+        assert_eq!(zones(1280.0, 800.0, 1.6).band, Band::Closed);
+        assert_eq!(zones(1920.0, 1080.0, 1.6).band, Band::Open);
     }
 
     #[test]

@@ -25,6 +25,8 @@ const LONGEST: f64 = 0.25;
 const SETTLED: u64 = 3;
 /// But not later than this many seconds after it has ended.
 const PATIENCE: f64 = 1.5;
+/// Seconds after which a step that runs is seen.
+const LONG: f64 = 2.0;
 /// Seconds without input after which playback pauses when nothing is trained any more.
 const IDLE: f64 = 600.0;
 
@@ -61,6 +63,9 @@ impl App {
             (input.time, any.then_some(input.time))
         });
         self.last_input = last_input.unwrap_or(self.last_input);
+        if self.trained_at.0 != self.run.trained() || !matches!(self.run.state(), State::Training) {
+            self.trained_at = (self.run.trained(), now);
+        }
         let elapsed = (now - self.now).clamp(0.0, LONGEST);
         self.now = now;
         if self.view.scheme == Scheme::System {
@@ -123,7 +128,8 @@ impl App {
         desk.audit.begin();
         desk.hint = None;
         let axis = self.axis.axis();
-        let shared = Shared { run, play, step: step.as_ref(), axis, sight };
+        let running = (self.now - self.trained_at.1 > LONG).then_some(self.trained_at.0);
+        let shared = Shared { run, play, step: step.as_ref(), axis, sight, running };
         let mut commands = Vec::new();
         part(ui, desk, ("top bar", zones.top), |board, area| {
             let (asked, anchors) = top_bar::show(board, area, &shared);

@@ -99,6 +99,8 @@ pub struct App {
     /// When the first step of the run had ended.
     first_ended: Option<f64>,
     last_input: f64,
+    /// How many steps were trained, and when that became so.
+    trained_at: (u64, f64),
     pace: Pace,
     anchors: Anchors,
     /// Where everything lay in the last frame.
@@ -146,6 +148,7 @@ impl App {
             awaits_step: false,
             first_ended: None,
             last_input: 0.0,
+            trained_at: (0, 0.0),
             pace: Pace::default(),
             anchors: Anchors::default(),
             zones: Zones::of(Area::default(), Dividers::default(), 1.0),

@@ -5,7 +5,9 @@ use eframe::egui;
 use egui::{CursorIcon, Id, PointerButton, Response, Role, Sense, WidgetInfo};
 use shardlab::trace::draw::Block;
 use shardlab::trace::draw::minimap::{self, MiniLayout, MiniMap};
-use shardlab::trace::draw::scene::{Area, Canvas, Point, Sketch};
+use shardlab::trace::draw::scene::{
+    Align, Area, Canvas, Face, Point, Shape, Sketch, Text, line_height,
+};
 use shardlab::trace::draw::timeline::{Frame, Layout, MemoryColumn, RowBox, RowKind, Target, draw};
 use shardlab::trace::{Badge, Span};
 use shardlab::units::Nanos;
@@ -16,6 +18,7 @@ use crate::paint::{self, Fonts};
 use crate::run::State;
 use crate::shown::{Command, Shared, Step};
 use crate::style::Look;
+use crate::texts;
 
 /// Windows narrower than this have no room for the column of memory.
 const NARROW: f32 = 1100.0;
@@ -73,6 +76,7 @@ impl TimelinePart {
         let canvas = Canvas { theme: &look.theme, measure: &fonts };
         let mut sketch = Sketch::new(canvas, area);
         let layout = draw(&mut sketch, &step.timeline, &frame);
+        running(&mut sketch, &layout, shared);
         let steps = mini_map(&mut sketch, map, &layout, shared);
         board.picture(&sketch.scene);
         let mut commands = Vec::new();
@@ -207,6 +211,33 @@ impl TimelinePart {
             }
             None => {}
         }
+    }
+}
+
+/// A step that has run for long: hatching behind the shown one, for as much room as there is.
+fn running(sketch: &mut Sketch<'_>, layout: &Layout, shared: &Shared<'_>) {
+    let (Some(step), Some(shown)) = (shared.running, shared.step) else { return };
+    let left = layout.x_at(shown.timeline.end()).max(layout.track.left);
+    let track = layout.track;
+    let area = Area::new(left, track.top, track.right() - left, track.height).shrunk(6.0, 6.0);
+    let theme = *sketch.theme();
+    if area.width < theme.label_size {
+        return;
+    }
+    let paint = theme.waiting();
+    let pattern = paint.pattern.map(|pattern| (pattern, paint.pattern_ink));
+    sketch.push(Shape::Fill { area, fill: paint.fill, pattern, edge: None, corner: 0.0 });
+    let size = theme.label_size;
+    let (band, _) = area.cut_top(line_height(size) + 8.0);
+    let text = texts::running(step);
+    let (ink, ground) = (theme.ink, theme.ground);
+    let width = sketch.canvas.measure.width(&text, size, Face::Sans) + 12.0;
+    if width <= band.width {
+        let plate =
+            Area::new(band.centre().x - width / 2.0, band.top + 4.0, width, band.height - 4.0);
+        sketch.fill(plate, ground);
+        let align = Align::Middle;
+        sketch.label(plate, Text { text: &text, size, face: Face::Sans, align, ink, ground });
     }
 }
 

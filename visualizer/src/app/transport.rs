@@ -101,6 +101,8 @@ impl Bar<'_> {
         let trained = shared.run.trained();
         let text = texts::heads(shown, trained, shared.play.speed());
         let (step, how) = text.split_once(", ").unwrap_or((&text, ""));
+        let running = shared.running.map(|step| texts::running(step));
+        let how = running.as_deref().unwrap_or(how);
         // Room for the longest of this run, so that nothing moves.
         let most = shared.scenario().training.steps.max(trained);
         let widest = format!("step {most} of {most} trained");

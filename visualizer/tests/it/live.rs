@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use eframe::egui;
 use egui::{Key, Modifiers};
+use shardlab::train::driver::Event;
 use shardlab_visualizer::app::{App, Source, Start};
 use shardlab_visualizer::run::State;
 use shardlab_visualizer::saved::View;
@@ -67,6 +68,23 @@ fn nothing_fixed_moves_while_a_run_goes_on() {
     }
     assert!(compared > 200, "{compared} frames were compared");
     assert!(axis_changes <= 2, "{axis_changes} changes of the axis in {} steps", events.len());
+}
+
+#[test]
+fn a_step_that_runs_for_long_is_seen_and_one_that_has_ended_is_not() {
+    let mut window = Window::open(Opened::default());
+    let says = |window: &mut Window| {
+        let written = window.audit().written().to_vec();
+        written.iter().any(|text| text.label.full == "step 13 running…")
+    };
+    window.tell(Event::Playing);
+    window.frames(100);
+    assert!(!says(&mut window), "after less than two seconds");
+    window.frames(40);
+    assert!(says(&mut window));
+    window.tell(Event::Paused);
+    window.frames(2);
+    assert!(!says(&mut window));
 }
 
 #[test]
