@@ -217,7 +217,7 @@ fn plan_writes_the_schedule_as_a_picture() {
     let passes = svg.matches(" runs forward of microbatch ").count();
     assert_eq!((passes, svg.matches(" runs backward of microbatch ").count()), (32, 32));
     assert!(svg.contains("<title>Rank 0 waits 6 units for B0 from rank 1 (pipeline), "));
-    let refused = refusal("plan --svg missing/plan.svg", 1);
+    let refused = refusal("plan --svg missing/plan.svg", 2);
     assert!(refused.contains("missing/plan.svg"), "{refused}");
 }
 
@@ -308,8 +308,8 @@ fn each_class_of_failure_has_its_exit_code() {
     assert!(refusal("train --resume nowhere", 2).contains("nowhere"));
     let small = refusal("train tiny.toml --device-memory 70KiB", 2);
     assert!(small.contains("has 70.0 KiB: the step does not fit"), "{small}");
-    // A result that cannot be written.
-    refusal("train tiny.toml --metrics no/such/folder/m.jsonl", 1);
+    // A file for results that cannot be opened.
+    refusal("train tiny.toml --metrics no/such/folder/m.jsonl", 2);
     // No such device.
     let device = refusal("train tiny.toml --device nosuch", 3);
     assert!(device.contains("no adapter is called nosuch") && device.contains("--device cpu"));
@@ -570,7 +570,9 @@ fn the_summary_says_what_came_out_on_stdout_and_progress_on_stderr() {
         assert!(summary.contains(part), "no `{part}` in\n{summary}");
     }
     let progress = text(&output.stderr);
-    assert!(progress.starts_with("shardlab · 8 ranks on the CPU"), "{progress}");
+    // Before it may stand that it is preparing, on a machine that takes its time.
+    let mut lines = progress.lines();
+    assert!(lines.any(|line| line.starts_with("shardlab · 8 ranks on the CPU")), "{progress}");
     // One line for every tenth of the steps.
     assert_eq!(progress.lines().filter(|line| line.starts_with("step ")).count(), 10);
 }
