@@ -262,7 +262,8 @@ impl Painter {
         if !self.axis.is_some_and(holds) {
             self.axis = Some(TimeAxis::holding(length));
         }
-        let speed = slow_motion(length, shortest_forward(&blocks).unwrap_or(length));
+        let speed =
+            slow_motion(length, shortest_forward(blocks.iter().flatten()).unwrap_or(length));
         Some(Showing { step, length, blocks, speed, since: now })
     }
 

@@ -138,7 +138,8 @@ fn frames_of_any_layout_fit() {
             tokens_per_sec: None,
             seconds_left: None,
         };
-        let speed = slow_motion(trace.end(), shortest_forward(&rows).expect("a forward"));
+        let speed =
+            slow_motion(trace.end(), shortest_forward(rows.iter().flatten()).expect("a forward"));
         let peaks = vec![Bytes(1 << 20); rows.len()];
         for (columns, sixteenth) in [(80, 3), (72, 8), (71, 12), (50, 16), (49, 0), (30, 0)] {
             let sweep = Nanos(trace.end().0 * sixteenth / 16);

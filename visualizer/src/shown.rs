@@ -50,9 +50,8 @@ impl Step {
     /// What playback must know of it.
     pub fn on_screen(&self) -> OnScreen {
         let length = self.timeline.end();
-        let rows: Vec<_> =
-            self.timeline.ranks().iter().map(|rank| self.timeline.blocks(*rank).to_vec()).collect();
-        let shortest = shortest_forward(&rows).unwrap_or(length);
+        let blocks = self.timeline.ranks().iter().flat_map(|rank| self.timeline.blocks(*rank));
+        let shortest = shortest_forward(blocks).unwrap_or(length);
         OnScreen { step: self.number(), length, slow_motion: slow_motion(length, shortest) }
     }
 }

@@ -55,7 +55,7 @@ impl Scene {
         Shown {
             step: 41,
             badge: Badge::Replayed,
-            speed: slow_motion(self.end, shortest_forward(&self.blocks).unwrap()),
+            speed: slow_motion(self.end, shortest_forward(self.blocks.iter().flatten()).unwrap()),
             blocks: &self.blocks,
             axis: TimeAxis::holding(self.end),
             sweep: Nanos(sweep),

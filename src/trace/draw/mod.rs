@@ -248,7 +248,7 @@ pub fn block_at(row: &[Block], time: Nanos) -> Option<&Block> {
 }
 
 /// The shortest forward block of all ranks: what decides how slowly a step must be shown.
-pub fn shortest_forward(rows: &[Vec<Block>]) -> Option<Nanos> {
-    let forwards = rows.iter().flatten().filter(|b| b.kind == BlockKind::Work(Work::Forward));
+pub fn shortest_forward<'a>(blocks: impl IntoIterator<Item = &'a Block>) -> Option<Nanos> {
+    let forwards = blocks.into_iter().filter(|b| b.kind == BlockKind::Work(Work::Forward));
     forwards.map(Block::duration).min()
 }

@@ -83,7 +83,7 @@ fn one_f_one_b_is_the_textbook_picture() {
           10–11 F3 │ 11–13 B3 │ 13–14 RS │ 14–15 O │ 15–16 AG │ 16–18 is done with this step
     "#]]
     .assert_eq(&text(&rows));
-    assert_eq!(shortest_forward(&rows), Some(Nanos(1)));
+    assert_eq!(shortest_forward(rows.iter().flatten()), Some(Nanos(1)));
     // Waiting of one rank over its passes is the formula (p − 1) / (m + p − 1) = 1/5.
     let waiting: Nanos =
         rows[0].iter().filter(|b| b.end.0 <= 15).map(|block| block.waiting()).sum();
