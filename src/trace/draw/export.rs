@@ -45,7 +45,7 @@ impl Export<'_> {
             sketch.label(line.shrunk(margin, 0.0), text);
         }
         let (note, middle) = rest.cut_bottom(footer);
-        let middle = middle.cut_top(margin).1;
+        let middle = middle.cut_top(margin).1.cut_right(margin).1;
         timeline::draw(&mut sketch, timeline, &Frame { area: middle, ..frame.clone() });
         let badge: Badge = frame.badge;
         let text = format!("{}: {}", badge.word(), badge.meaning());

@@ -1,11 +1,14 @@
 //! Goal: rows cover the step at every level, what is drawn can be pointed at, and names outlive
 //! the step. Method: textbook pipelines with known times, and layouts of many sizes.
 
+mod audit;
+mod snapshot;
+
 use super::*;
 use crate::mesh::{Axis, Mesh, RankOrder};
 use crate::trace::Badge;
 use crate::trace::draw::fonts::SansTable;
-use crate::trace::draw::scene::{Area, Canvas, Point, Scene, Sketch as Drawing};
+use crate::trace::draw::scene::{Area, Canvas, Point, Scene, Shape, Sketch as Drawing};
 use crate::trace::draw::sketch::one_f_one_b;
 use crate::trace::draw::theme::Theme;
 
@@ -20,8 +23,11 @@ fn timeline(mesh: Mesh, microbatches: u32, unit: u64) -> Timeline {
 }
 
 fn drawn(timeline: &Timeline, frame: &Frame<'_>) -> (Scene, Layout) {
-    let theme = Theme::LIGHT;
-    let canvas = Canvas { theme: &theme, measure: &SansTable };
+    drawn_in(timeline, frame, &Theme::LIGHT)
+}
+
+fn drawn_in(timeline: &Timeline, frame: &Frame<'_>, theme: &Theme) -> (Scene, Layout) {
+    let canvas = Canvas { theme, measure: &SansTable };
     let mut sketch = Drawing::new(canvas, frame.area);
     let layout = draw(&mut sketch, timeline, frame);
     (sketch.scene, layout)

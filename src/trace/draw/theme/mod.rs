@@ -237,3 +237,6 @@ impl Theme {
         Paint { fill, ink, pattern, pattern_ink: fill.mixed(ink, 0.45), edge }
     }
 }
+
+#[cfg(test)]
+mod tests;
