@@ -125,10 +125,15 @@ mod tests {
     #[test]
     fn waits_name_the_message_and_the_rank_that_sends_it() {
         let timeline = timeline(&one_f_one_b(4, 8));
-        let at = Nanos(UNIT.0 * 5);
+        let now = |unit: u64| timeline.now(Nanos(UNIT.0 * unit));
         assert_eq!(
-            timeline.now(at),
-            "Rank 0 waits 6 units for B0 from rank 1 (pipeline), which waits itself, for rank 2. 2 more ranks wait."
+            now(5),
+            "Rank 0 waits 6 units for B0 from rank 1 (pipeline), which waits too: rank 3 is computing B0. \
+             2 more ranks wait."
+        );
+        assert_eq!(
+            now(9),
+            "Rank 0 waits 6 units for B0 from rank 1 (pipeline), which is computing B0."
         );
     }
 }

@@ -1,15 +1,13 @@
-//! Waiting: which share of a step a rank does nothing of a microbatch, and what it waits for.
+//! Waiting: which share of a step a rank does nothing of a microbatch.
 //!
 //! Two ratios carry the name bubble in the literature; both are here under names of their own, and
-//! their textbook formulas beside them. All of it is read from a Plan and a Trace of any clock.
+//! their textbook formulas beside them. All of it is read from a Plan and a Trace of any clock. What
+//! a rank waits for is answered by [`super::draw::cause`] and [`super::draw::timeline`].
 
 use serde::{Deserialize, Serialize};
 
 use super::{Clock, Span, Trace};
-use crate::mesh::Rank;
-use crate::plan::order::Order;
-use crate::plan::text::describe;
-use crate::plan::{Action, CollectiveKind, Instr, Lane, Origin, Phase, Plan};
+use crate::plan::{Instr, Lane, Phase, Plan};
 use crate::units::Nanos;
 
 /// How much of a step the ranks wait, between the first forward and the last backward.
@@ -116,146 +114,12 @@ fn ratio(part: Nanos, whole: Nanos) -> f64 {
     if whole.0 == 0 { 0.0 } else { part.0 as f64 / whole.0 as f64 }
 }
 
-/// Why a rank does nothing at some moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    /// The rank.
-    pub rank: Rank,
-    /// The instruction that its Compute lane runs next.
-    pub next: u32,
-    /// The waits that ended last, followed back: `next` waits for the first, that one for the
-    /// second and so on. Only the last one may be running at the moment. Empty where `next` waits
-    /// for nothing but a free core.
-    pub chain: Vec<(Rank, u32)>,
-    /// The first message of the chain: the sender and its send.
-    pub message: Option<(Rank, u32)>,
-    /// What the Compute lane of that sender runs at the moment.
-    pub sender_runs: Option<u32>,
-    /// Whether the message is on its way already.
-    pub in_flight: bool,
-}
-
-/// What a rank waits for at a moment of a Trace. `None` if its Compute lane runs something then, or
-/// has nothing left to run.
-pub fn waits_at(
-    plan: &Plan,
-    order: &Order,
-    trace: &Trace,
-    rank: Rank,
-    time: Nanos,
-) -> Option<Waiting> {
-    if running_at(plan, trace, rank, time).is_some() {
-        return None;
-    }
-    let instrs = (0u32..).zip(&plan.programs[rank.index()].instrs);
-    let mut compute = instrs.filter(|(_, instr)| instr.lane == Lane::Compute);
-    let (next, _) = compute.find(|(index, _)| trace.span(rank, *index as usize).start > time)?;
-    let span = |(rank, instr): (Rank, u32)| trace.span(rank, instr as usize);
-    let mut chain = Vec::new();
-    let mut at = (rank, next);
-    while let Some(before) = last_wait(order, trace, at).filter(|before| span(*before).end > time) {
-        chain.push(before);
-        at = before;
-        if span(before).start <= time {
-            break;
-        }
-    }
-    let send = |&(rank, instr): &(Rank, u32)| {
-        let action = &plan.programs[rank.index()].instrs[instr as usize].action;
-        match action {
-            Action::Send { .. } => Some((rank, instr)),
-            Action::Recv { .. } => order.peer[rank.index()][instr as usize],
-            Action::Launch { .. } | Action::Copy { .. } => None,
-        }
-    };
-    let message = chain.iter().find_map(send);
-    let sender_runs = message.and_then(|(sender, _)| running_at(plan, trace, sender, time));
-    let in_flight = message.is_some_and(|message| span(message).start <= time);
-    Some(Waiting { rank, next, chain, message, sender_runs, in_flight })
-}
-
-/// The instruction that the Compute lane of a rank runs at a moment.
-fn running_at(plan: &Plan, trace: &Trace, rank: Rank, time: Nanos) -> Option<u32> {
-    let instrs = (0u32..).zip(&plan.programs[rank.index()].instrs);
-    let mut compute = instrs.filter(|(_, instr)| instr.lane == Lane::Compute);
-    let runs = |index: u32| {
-        let span = trace.span(rank, index as usize);
-        span.start <= time && time < span.end
-    };
-    compute.find(|(index, _)| runs(*index)).map(|(index, _)| index)
-}
-
-/// The direct predecessor of an instruction, or of either half of a message, that ended last; of
-/// several the latest in its program.
-fn last_wait(order: &Order, trace: &Trace, (rank, instr): (Rank, u32)) -> Option<(Rank, u32)> {
-    let halves = std::iter::once((rank, instr)).chain(order.peer[rank.index()][instr as usize]);
-    let before =
-        halves.flat_map(|(rank, instr)| order.predecessors(rank, instr).map(move |p| (rank, p)));
-    before.max_by_key(|(rank, instr)| (trace.span(*rank, *instr as usize).end, *instr))
-}
-
-impl Waiting {
-    /// The reason in one sentence: `rank 0 waits for B2 from rank 4, which runs B2`.
-    pub fn sentence(&self, plan: &Plan) -> String {
-        let origin =
-            |rank: Rank, instr: u32| plan.programs[rank.index()].instrs[instr as usize].origin;
-        let rank = self.rank;
-        let Some((sender, send)) = self.message else {
-            return match self.chain.first() {
-                Some(&(_, wait)) => {
-                    let wait = describe(plan, rank, wait);
-                    let wait = wait.trim_start_matches(&format!("rank {rank} "));
-                    format!("rank {rank} waits for its own {wait}")
-                }
-                None => {
-                    let next = short_name(origin(rank, self.next));
-                    format!("rank {rank} could run {next}: its device is busy elsewhere")
-                }
-            };
-        };
-        let what = short_name(origin(sender, send));
-        let state = match self.sender_runs {
-            _ if self.in_flight => "which is on its way".into(),
-            Some(runs) => format!("which runs {}", short_name(origin(sender, runs))),
-            None => "which waits too".into(),
-        };
-        format!("rank {rank} waits for {what} from rank {sender}, {state}")
-    }
-}
-
-/// What an instruction belongs to, in a few letters: `F3`, `B0`, `F3 all-reduce`, `optimizer`.
-pub fn short_name(origin: Origin) -> String {
-    let phase = match origin.phase {
-        Phase::Forward => "F",
-        Phase::Recompute => "R",
-        Phase::Backward => "B",
-        Phase::InputGrad => "I",
-        Phase::WeightGrad => "W",
-        Phase::GradReduce => "gradient reduction",
-        Phase::Norm => "norm",
-        Phase::Optimizer => "optimizer",
-        Phase::WeightGather => "weight gather",
-        Phase::Other => "other work",
-    };
-    let collective = match origin.collective.map(|collective| collective.kind) {
-        Some(CollectiveKind::AllReduce) => " all-reduce",
-        Some(CollectiveKind::ReduceScatter) => " reduce-scatter",
-        Some(CollectiveKind::AllGather) => " all-gather",
-        Some(CollectiveKind::Broadcast) => " broadcast",
-        Some(CollectiveKind::PointToPoint) | None => "",
-    };
-    match origin.microbatch {
-        Some(microbatch) => format!("{phase}{microbatch}{collective}"),
-        None => format!("{phase}{collective}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    //! Unit-time pipelines against the textbook, and one rank's idle moments told in words.
+    //! Unit-time pipelines against the textbook.
     use super::*;
-    use crate::plan::order;
     use crate::plan::sample::{Pass, Sample, gpipe, one_f_one_b, pipeline, unit_durations};
+    use crate::plan::{Origin, order};
     use crate::sim::{Links, replay};
 
     fn run(plan: &Plan, stages: &[u64]) -> Trace {
@@ -320,51 +184,5 @@ mod tests {
     fn a_plan_that_does_nothing_has_no_bubble() {
         let found = bubble_of(&[vec![]], &[1]);
         assert_eq!((found.waiting_over_span, found.waiting_over_ideal), (0.0, 0.0));
-    }
-
-    #[test]
-    fn an_idle_rank_knows_for_whom_it_waits() {
-        let plan = pipeline(&one_f_one_b(4, 4));
-        let order = order::derive(&plan);
-        let trace = run(&plan, &[1; 4]);
-        // Rank 0: F0 F1 F2 F3, then nothing until B0 has come down from rank 3 (40..60) by way of
-        // rank 2 (60..80) and rank 1 (80..100).
-        let say = |rank, time| {
-            let waiting = waits_at(&plan, &order, &trace, Rank(rank), Nanos(time))?;
-            Some((waiting.sentence(&plan), waiting.chain.last().copied()))
-        };
-        let running = |rank: u32, time| {
-            let instr = running_at(&plan, &trace, Rank(rank), Nanos(time)).unwrap();
-            Some((Rank(rank), instr))
-        };
-        let expect = |rank, time, sentence: &str, from| {
-            assert_eq!(say(rank, time), Some((sentence.into(), running(from, time))));
-        };
-        assert_eq!(say(0, 39), None);
-        expect(0, 45, "rank 0 waits for B0 from rank 1, which waits too", 3);
-        expect(0, 85, "rank 0 waits for B0 from rank 1, which runs B0", 1);
-        expect(3, 0, "rank 3 waits for F0 from rank 2, which waits too", 0);
-        expect(3, 25, "rank 3 waits for F0 from rank 2, which runs F0", 2);
-        assert_eq!(say(0, trace.end().0), None);
-    }
-
-    #[test]
-    fn a_message_on_its_way_and_a_busy_device_are_told_apart() {
-        let plan = pipeline(&one_f_one_b(2, 1));
-        let order = order::derive(&plan);
-        let graph = order::graph(&plan, &order);
-        let links = Links { latency: Nanos(100), bytes_per_sec: None };
-        let mut trace =
-            replay(&plan, &graph, &unit_durations(&plan, 10, &[1; 2]), &links, 0).unwrap();
-        let say = |trace: &Trace, rank, time| {
-            waits_at(&plan, &order, trace, rank, Nanos(time)).unwrap().sentence(&plan)
-        };
-        assert_eq!(
-            say(&trace, Rank(1), 50),
-            "rank 1 waits for F0 from rank 0, which is on its way"
-        );
-        // The message came at 110, but the forward of rank 1 started late.
-        trace.spans[1][1].start = Nanos(118);
-        assert_eq!(say(&trace, Rank(1), 115), "rank 1 could run F0: its device is busy elsewhere");
     }
 }

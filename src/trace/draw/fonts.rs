@@ -1,6 +1,6 @@
 //! How wide texts are where nobody has a font: for SVG files, and for tests.
 //!
-//! Advance widths of a wide sans serif (DejaVu Sans; Verdana has the same proportions), so that what
+//! Advance widths of a wide sans serif (`DejaVu Sans`; Verdana has the same proportions), so that what
 //! fits here fits in narrower fonts as well. The app measures with its own fonts.
 
 use super::scene::{Face, Measure};

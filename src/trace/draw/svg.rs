@@ -1,4 +1,4 @@
-//! Writes scenes as SVG documents that any browser, LibreOffice, librsvg or resvg opens.
+//! Writes scenes as SVG documents that any browser, `LibreOffice`, librsvg or resvg opens.
 //!
 //! Texts carry the width that they were measured with, so that they keep it in any font; patterns
 //! are patterns, so that a document stays a drawing that can be edited. What a picture shows is
@@ -21,6 +21,9 @@ pub struct Document<'a> {
 }
 
 /// A whole SVG document.
+///
+/// # Panics
+/// Never: text can always be appended.
 pub fn document(scene: &Scene, document: &Document<'_>) -> String {
     let mut svg = Svg { text: String::new(), scene };
     svg.write(document).expect("a String takes everything");

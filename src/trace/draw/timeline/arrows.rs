@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::layout::{Arrows, Frame, Layout};
+use super::frame::{Arrows, Frame};
+use super::layout::Layout;
 use super::row::work_of;
 use super::{Half, Level, Target, Timeline};
 use crate::mesh::Rank;

@@ -2,7 +2,7 @@
 
 use super::hit::NOTCH;
 use super::layout::{Layout, RankLines, RowBox};
-use super::paint::Roles;
+use super::margins::Roles;
 use super::row::{Part, RankRow};
 use super::{Level, Timeline};
 use crate::mesh::Rank;

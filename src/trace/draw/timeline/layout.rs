@@ -3,11 +3,9 @@
 //! Nothing here depends on what a step did except the level of detail and which rank stands for
 //! its group: rows, columns and text lines stay where they are from step to step.
 
-use std::collections::BTreeSet;
-
-use super::{Level, Target, Timeline};
+use super::frame::{Frame, MemoryColumn};
+use super::{Level, Timeline};
 use crate::mesh::Rank;
-use crate::trace::Badge;
 use crate::trace::draw::scene::{Area, Point};
 use crate::trace::draw::theme::Theme;
 use crate::units::Nanos;
@@ -16,71 +14,6 @@ use crate::units::Nanos;
 const MOST_ROWS: usize = 16;
 /// A level opens when its median block is at least this wide, in points.
 const OPEN_AT: f32 = 24.0;
-
-static NOTHING_OPEN: BTreeSet<u32> = BTreeSet::new();
-
-/// Which dependencies are drawn as arrows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Arrows {
-    /// Into and out of what is selected.
-    #[default]
-    Selected,
-    /// All that are in sight.
-    All,
-}
-
-/// Whether memory is shown beside the rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MemoryColumn {
-    /// A bar and the peak of each rank.
-    #[default]
-    Shown,
-    /// No column.
-    Hidden,
-}
-
-/// What of a timeline is painted, and where.
-#[derive(Clone, Debug)]
-pub struct Frame<'a> {
-    /// The whole picture with labels, ruler and legend.
-    pub area: Area,
-    /// The time that the width of the track shows.
-    pub window: (Nanos, Nanos),
-    /// How far rows are scrolled up, in points.
-    pub scroll: f32,
-    /// Pipeline positions whose ranks are all shown as rows.
-    pub open: &'a BTreeSet<u32>,
-    /// The instant that is being shown.
-    pub playhead: Option<Nanos>,
-    /// What is selected.
-    pub selected: Option<Target>,
-    /// What the pointer is on.
-    pub hovered: Option<Target>,
-    /// Which arrows are drawn.
-    pub arrows: Arrows,
-    /// Where the times come from.
-    pub badge: Badge,
-    /// Whether memory is shown.
-    pub memory: MemoryColumn,
-}
-
-impl Frame<'static> {
-    /// A window of a step without playhead or selection, all groups folded.
-    pub fn new(area: Area, window: (Nanos, Nanos), badge: Badge) -> Self {
-        Self {
-            area,
-            window,
-            scroll: 0.0,
-            open: &NOTHING_OPEN,
-            playhead: None,
-            selected: None,
-            hovered: None,
-            arrows: Arrows::Selected,
-            badge,
-            memory: MemoryColumn::Shown,
-        }
-    }
-}
 
 /// What a row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -377,7 +310,7 @@ impl Stack<'_> {
         // What open groups do not take is shared by the others.
         let height = |position: u32| {
             let count = timeline.position(position).count() as f32;
-            frame.open.contains(&position).then(|| (count + 1.0) * 20.0 * self.unit)
+            frame.open.contains(&position).then_some((count + 1.0) * 20.0 * self.unit)
         };
         let taken: f32 = (0..positions).filter_map(height).sum();
         let folded = (0..positions).filter(|position| !frame.open.contains(position)).count();

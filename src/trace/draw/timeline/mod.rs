@@ -7,15 +7,19 @@
 
 mod arrows;
 mod cells;
+mod frame;
 mod hit;
 mod layout;
+mod margins;
 mod paint;
 mod row;
+mod sides;
 mod stops;
 mod target;
 mod words;
 
-pub use layout::{Arrows, Frame, Layout, MemoryColumn, RankLines, RowBox, RowKind};
+pub use frame::{Arrows, Frame, MemoryColumn};
+pub use layout::{Layout, RankLines, RowBox, RowKind};
 pub use paint::draw;
 pub use stops::{Direction, Grain};
 pub use target::{Level, Target};

@@ -29,7 +29,7 @@ impl Timeline {
     pub fn explain(&self, target: &Target) -> String {
         let text = match *target {
             Target::Block { rank, level, .. } => self.explain_block(rank, level, target),
-            Target::Wait { rank, before } => self.explain_wait(rank, before, target),
+            Target::Wait { rank, before } => self.explain_wait((rank, before), None),
             Target::Rank(rank) => self.explain_rank(rank),
             Target::Position(position) => self.explain_position(position),
             Target::Link { from, to, axis } => self.explain_link(from, to, axis),
@@ -48,10 +48,13 @@ impl Timeline {
         // Of equal waits the topmost.
         let longest = waiting.iter().rev().max_by_key(|rank| length(rank)).copied();
         let Some(rank) = longest else { return shortened(self.all_work(at)) };
-        let Some(target) = self.target_at(rank, Level::Pass, at) else {
-            return shortened(self.all_work(at));
+        let text = match self.target_at(rank, Level::Pass, at) {
+            Some(Target::Wait { before, .. }) => {
+                let moment = Span { start: at, end: Nanos(at.0 + 1) };
+                self.explain_wait((rank, before), Some(moment))
+            }
+            _ => self.all_work(at),
         };
-        let text = self.explain(&target);
         let others = match waiting.len() - 1 {
             0 => String::new(),
             1 => " 1 more rank waits.".into(),
@@ -59,7 +62,7 @@ impl Timeline {
         };
         match text.chars().count() + others.chars().count() <= LONGEST {
             true => text + &others,
-            false => text,
+            false => shortened(text),
         }
     }
 
@@ -184,19 +187,17 @@ impl Timeline {
         (count, sum)
     }
 
-    fn explain_wait(&self, rank: Rank, before: Option<u32>, target: &Target) -> String {
-        let Some(place) = self.place(target) else {
+    /// `during` is the part of the wait that is asked about; all of it if nothing is said.
+    fn explain_wait(&self, (rank, before): (Rank, Option<u32>), during: Option<Span>) -> String {
+        let target = Target::Wait { rank, before };
+        let Some(place) = self.place(&target) else {
             return format!("Rank {rank} does not wait here in the shown step.");
         };
         let long = self.duration(place.span.duration());
-        if before.is_none() {
-            return format!("Rank {rank} is done; the step ends {long} later.");
-        }
-        match self.cause_of(target) {
+        match self.cause_of(&target) {
             Cause::Message { from, origin } => {
-                let what = cause::what(origin);
-                let (axis, doing) =
-                    (axis_word(origin.axis), self.meanwhile(from, target, place.span));
+                let (what, axis) = (cause::what(origin), axis_word(origin.axis));
+                let doing = self.meanwhile(from, &target, during.unwrap_or(place.span));
                 format!("Rank {rank} waits {long} for {what} from rank {from}{axis}, {doing}.")
             }
             Cause::Room { to, origin } => {
@@ -223,29 +224,40 @@ impl Timeline {
         }
     }
 
-    /// What the sender does most of the time that another rank waits for it.
+    /// What the sender does most of the time that another rank waits for it: `which is computing
+    /// B2`. If it waits itself, the waits are followed to a rank that works.
     fn meanwhile(&self, sender: Rank, wait: &Target, span: Span) -> String {
         let sent = self.missing(wait).map(|half| self.span_of(half.other, half.other_instr));
         if sent.is_some_and(|sent| sent.start <= span.start && span.start < sent.end) {
             return "which is on its way".into();
         }
-        let row = self.blocks(sender);
+        let (mut rank, mut span) = (sender, span);
+        for _ in 0..self.rows.len() {
+            let Some(block) = self.most_of(rank, span) else { return "which is late".into() };
+            match (block.work(), block.cause()) {
+                (Some(work), _) if rank == sender => {
+                    return format!("which {}", doing(work, block));
+                }
+                (Some(work), _) => {
+                    return format!("which waits too: rank {rank} {}", doing(work, block));
+                }
+                (None, Some(Cause::Message { from, .. })) => {
+                    span =
+                        Span { start: span.start.max(block.start), end: span.end.min(block.end) };
+                    rank = from;
+                }
+                (None, _) => break,
+            }
+        }
+        "which waits too".into()
+    }
+
+    /// The block of a rank that takes most of a span.
+    fn most_of(&self, rank: Rank, span: Span) -> Option<&Block> {
+        let row = self.blocks(rank);
         let first = row.partition_point(|block| block.end <= span.start);
         let overlapping = row[first..].iter().take_while(|block| block.start < span.end);
-        let shared = |block: &&Block| block.end.min(span.end) - block.start.max(span.start);
-        match overlapping.max_by_key(shared) {
-            Some(block) => match (block.work(), block.cause()) {
-                (Some(Work::Optimizer), _) => "which runs the optimizer".into(),
-                (Some(Work::Norm), _) => "which computes the norm".into(),
-                (Some(work), _) if work.is_pass() => format!("which is computing {block}"),
-                (Some(_), _) => format!("which is in {block}"),
-                (None, Some(Cause::Message { from, .. })) if from != sender => {
-                    format!("which waits itself, for rank {from}")
-                }
-                (None, _) => "which waits itself".into(),
-            },
-            None => "which is late".into(),
-        }
+        overlapping.max_by_key(|block| block.end.min(span.end) - block.start.max(span.start))
     }
 
     fn explain_rank(&self, rank: Rank) -> String {
@@ -306,6 +318,16 @@ impl Timeline {
             Lane::Out(axis, _) => Some(axis),
             Lane::Compute | Lane::Reduce | Lane::Posted => None,
         }
+    }
+}
+
+/// `is computing B2`.
+fn doing(work: Work, block: &Block) -> String {
+    match work {
+        Work::Optimizer => "runs the optimizer".into(),
+        Work::Norm => "computes the gradient norm".into(),
+        work if work.is_pass() => format!("is computing {block}"),
+        _ => format!("is in {block}"),
     }
 }
 

@@ -1,0 +1,145 @@
+//! What stands above and below the rows: the time scale with the badge, and the legend.
+
+use super::Timeline;
+use super::frame::Frame;
+use super::layout::Layout;
+use super::paint::{label, swatch, unit};
+use crate::trace::Badge;
+use crate::trace::draw::scene::{Align, Area, Face, Point, Shape, Sketch, Text, line_height};
+use crate::trace::draw::theme::Paint;
+use crate::trace::draw::{Work, axis};
+
+pub(super) fn draw_ruler(
+    sketch: &mut Sketch<'_>,
+    timeline: &Timeline,
+    frame: &Frame<'_>,
+    layout: &Layout,
+) {
+    let theme = *sketch.theme();
+    let unit = unit(&theme);
+    let ruler = layout.ruler;
+    if ruler.height < line_height(theme.label_size) {
+        return;
+    }
+    let taken = badge(sketch, ruler, frame.badge);
+    let most = (ruler.width / (72.0 * unit)).max(1.0) as usize;
+    let mut free = ruler.left;
+    for (at, text) in axis::ticks(layout.window, most, timeline.unit()) {
+        let x = layout.x_at(at);
+        if !(ruler.left - 0.5..=ruler.right() + 0.5).contains(&x) {
+            continue;
+        }
+        let mark = Point { x, y: ruler.bottom() };
+        sketch.line(Point { y: ruler.bottom() - 5.0 * unit, ..mark }, mark, 1.0, theme.faint);
+        let width = sketch.canvas.measure.width(&text, theme.label_size, Face::Sans);
+        let left = (x - width / 2.0).max(ruler.left);
+        let within = Area::new(left, ruler.top, width + 0.5, ruler.height - 6.0 * unit);
+        if left >= free && within.right() <= taken - 4.0 {
+            label(sketch, ruler, within, &text, Align::Left, theme.faint);
+            free = within.right() + 8.0 * unit;
+        }
+    }
+    if let Some(memory) = layout.memory {
+        let head = Area { top: ruler.top, height: ruler.height - 6.0 * unit, ..memory };
+        let head = head.shrunk(8.0 * unit, 0.0);
+        label(sketch, ruler, head, "Peak memory", Align::Right, theme.faint);
+    }
+    let from = Point { x: frame.area.left, y: ruler.bottom() };
+    let to = Point { x: frame.area.right(), y: ruler.bottom() };
+    sketch.line(from, to, 1.0, theme.rule);
+}
+
+/// The badge word at the top right of the track; returns where it begins.
+fn badge(sketch: &mut Sketch<'_>, ruler: Area, badge: Badge) -> f32 {
+    let theme = *sketch.theme();
+    let unit = unit(&theme);
+    let width = sketch.canvas.measure.width(badge.word(), theme.label_size, Face::Sans);
+    let height = line_height(theme.label_size) + 2.0;
+    let box_width = width + 10.0 * unit;
+    let chip = Area::new(ruler.right() - box_width - 2.0, ruler.top + 2.0, box_width, height);
+    if chip.left < ruler.left {
+        return ruler.right();
+    }
+    let edge = Some(theme.rule);
+    sketch.push(Shape::Fill { area: chip, fill: theme.raised, pattern: None, edge, corner: 3.0 });
+    let text = Text {
+        text: badge.word(),
+        size: theme.label_size,
+        face: Face::Sans,
+        align: Align::Middle,
+        ink: theme.ink,
+        ground: theme.raised,
+    };
+    sketch.label(chip, text);
+    chip.left
+}
+
+/// Which kinds of work a picture shows, and whether it shows waiting.
+#[derive(Debug, Default)]
+pub(super) struct Roles {
+    works: [bool; Work::ALL.len()],
+    waits: bool,
+    messages: bool,
+}
+
+impl Roles {
+    pub(super) fn meet(&mut self, work: Option<Work>) {
+        match work {
+            Some(work) => self.works[work as usize] = true,
+            None => self.waits = true,
+        }
+    }
+
+    pub(super) fn meet_message(&mut self) {
+        self.messages = true;
+    }
+}
+
+/// Swatches with letters and, where there is room, words: only of what the picture shows.
+pub(super) fn draw_legend(sketch: &mut Sketch<'_>, layout: &Layout, roles: &Roles) {
+    let theme = *sketch.theme();
+    let unit = unit(&theme);
+    let legend = layout.legend;
+    if legend.height < line_height(theme.label_size) {
+        return;
+    }
+    let works = Work::ALL.into_iter().filter(|work| roles.works[*work as usize]);
+    let mut items: Vec<(Paint, String, &str)> =
+        works.map(|work| (theme.work(work), work.letters().to_owned(), work.meaning())).collect();
+    if roles.messages {
+        items.push((theme.message(), String::new(), "message"));
+    }
+    if roles.waits {
+        items.push((theme.waiting(), String::new(), "waiting"));
+    }
+    let size = theme.label_size;
+    let width = |text: &str| sketch.canvas.measure.width(text, size, Face::Sans);
+    let long = |letters: &str, words: &str| format!("{letters} {words}").trim().to_owned();
+    let short = |letters: &str, words: &str| match letters {
+        "" => words.to_owned(),
+        _ => letters.to_owned(),
+    };
+    let (sample, gap) = (14.0 * unit, 5.0 * unit);
+    let room = legend.width - 16.0 * unit;
+    let total = |text: &dyn Fn(&str, &str) -> String| -> f32 {
+        let each = items.iter().map(|(_, l, w)| sample + gap + width(&text(l, w)) + 14.0 * unit);
+        each.sum()
+    };
+    let texts: Vec<String> = match total(&long) <= room {
+        true => items.iter().map(|(_, l, w)| long(l, w)).collect(),
+        false => items.iter().map(|(_, l, w)| short(l, w)).collect(),
+    };
+    let widths: Vec<f32> = texts.iter().map(|text| width(text)).collect();
+    let mut left = legend.left + 8.0 * unit;
+    for (((paint, ..), text), width) in items.iter().zip(&texts).zip(widths) {
+        if left + sample + gap + width > legend.right() {
+            break;
+        }
+        let top = legend.centre().y - sample / 2.0;
+        swatch(sketch, Area::new(left, top, sample, sample), *paint, true);
+        left += sample + gap;
+        let within = Area::new(left, legend.top, width + 0.5, legend.height);
+        label(sketch, legend, within, text, Align::Left, theme.ink);
+        left += width + 14.0 * unit;
+    }
+}

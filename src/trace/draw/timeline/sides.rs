@@ -1,0 +1,212 @@
+//! What stands beside the blocks of a row: who it is, what it does now, what memory it takes.
+
+use super::Timeline;
+use super::cells::text_room;
+use super::frame::Frame;
+use super::layout::{Layout, RankLines, RowBox, RowKind};
+use super::paint::{label, swatch, unit};
+use crate::ledger::ByRole;
+use crate::mesh::{Axis, Rank};
+use crate::plan::Role;
+use crate::trace::draw::block_at;
+use crate::trace::draw::scene::{Align, Area, Face, Point, Shape, Sketch, Text, line_height};
+use crate::units::{Bytes, Nanos};
+
+/// `0  d0 t0 p0`, and a chip with what the rank does at the playhead.
+pub(super) fn draw_name(
+    sketch: &mut Sketch<'_>,
+    timeline: &Timeline,
+    (frame, layout): (&Frame<'_>, &Layout),
+    row: &RowBox,
+    rank: Rank,
+) {
+    if !row.has_text {
+        return;
+    }
+    let theme = *sketch.theme();
+    let unit = unit(&theme);
+    let clip = layout.rows_area();
+    // On one line with the names of blocks.
+    let line = text_room(row.blocks, theme.label_size + 1.0);
+    let whole = Area { left: row.area.left, width: layout.labels.width, ..line };
+    let whole = whole.cut_left(8.0 * unit).1.cut_right(6.0 * unit).1;
+    let (chip, rest) = whole.cut_right(24.0 * unit);
+    let (number, coord) = rest.cut_left(34.0 * unit);
+    label(sketch, clip, number, &rank.to_string(), Align::Left, theme.ink);
+    let name = coord_name(timeline, rank);
+    if coord.width >= 30.0 * unit && !name.is_empty() {
+        label(sketch, clip, coord, &name, Align::Left, theme.faint);
+    }
+    if let Some(at) = frame.playhead {
+        draw_chip(sketch, timeline, (clip, chip), rank, at);
+    }
+}
+
+/// The coordinates that tell ranks apart: axes of one rank have none.
+fn coord_name(timeline: &Timeline, rank: Rank) -> String {
+    let mesh = timeline.plan().mesh;
+    let at = mesh.coord(rank);
+    let letter = |axis: Axis| match axis {
+        Axis::Dp => 'd',
+        Axis::Tp => 't',
+        Axis::Pp => 'p',
+    };
+    let axes = Axis::ALL.into_iter().filter(|axis| mesh.len(*axis) > 1);
+    let names: Vec<String> = axes.map(|axis| format!("{}{}", letter(axis), at.on(axis))).collect();
+    names.join(" ")
+}
+
+fn draw_chip(
+    sketch: &mut Sketch<'_>,
+    timeline: &Timeline,
+    (clip, within): (Area, Area),
+    rank: Rank,
+    at: Nanos,
+) {
+    let theme = *sketch.theme();
+    let Some(block) = block_at(timeline.blocks(rank), at) else { return };
+    let paint = theme.block(block.kind);
+    let height = line_height(theme.label_size) + 2.0;
+    let chip = Area::new(within.left, within.centre().y - height / 2.0, within.width, height);
+    let chip = chip.common(clip).unwrap_or(chip);
+    if !chip.is_inside(clip) {
+        return;
+    }
+    let waits = block.work().is_none();
+    swatch(sketch, chip, paint, waits);
+    if let Some(work) = block.work() {
+        let size = theme.label_size;
+        let face = Face::Sans;
+        let (ink, ground) = (paint.ink, paint.fill);
+        let text = work.letters();
+        sketch.label(chip, Text { text, size, face, align: Align::Middle, ink, ground });
+    }
+}
+
+pub(super) fn draw_group_name(
+    sketch: &mut Sketch<'_>,
+    timeline: &Timeline,
+    layout: &Layout,
+    row: &RowBox,
+    (position, shown): (u32, Rank),
+) {
+    let theme = *sketch.theme();
+    let unit = unit(&theme);
+    chevron(sketch, layout, row);
+    let count = timeline.position(position).count();
+    let (clip, line) = (layout.rows_area(), line_height(theme.label_size));
+    let whole = Area { left: row.area.left, width: layout.labels.width, ..row.area };
+    let whole = whole.cut_left(15.0 * unit).1.cut_top(3.0 * unit).1;
+    let (first, rest) = whole.cut_top(line);
+    let second = rest.cut_top(line).0;
+    let name = format!("{} · {count} ranks", position_name(timeline, position));
+    label(sketch, clip, first, &name, Align::Left, theme.ink);
+    let names = [format!("shown r{shown}, slowest"), format!("r{shown}, slowest")];
+    let fits = |name: &&String| {
+        sketch.canvas.measure.width(name, theme.label_size, Face::Sans) <= second.width
+    };
+    let name = names.iter().find(fits).unwrap_or(&names[1]);
+    label(sketch, clip, second, name, Align::Left, theme.faint);
+}
+
+/// `stage 2`; where positions run several stages, `position 2`.
+pub(super) fn position_name(timeline: &Timeline, position: u32) -> String {
+    let word = if timeline.has_chunks() { "position" } else { "stage" };
+    format!("{word} {position}")
+}
+
+/// A small triangle: to the right where a group is folded, down where it is open.
+pub(super) fn chevron(sketch: &mut Sketch<'_>, layout: &Layout, row: &RowBox) {
+    let theme = *sketch.theme();
+    let unit = unit(&theme);
+    let size = 4.0 * unit;
+    let at = Point { x: row.area.left + 8.0 * unit, y: row.area.top + 11.0 * unit };
+    if at.y - size < layout.track.top || at.y + size > layout.track.bottom() {
+        return;
+    }
+    let corner = |x: f32, y: f32| Point { x: at.x + x * size, y: at.y + y * size };
+    let points = match row.kind {
+        RowKind::Heading { .. } => vec![corner(-1.0, -0.6), corner(1.0, -0.6), corner(0.0, 0.8)],
+        RowKind::Group { .. } | RowKind::Rank(_) => {
+            vec![corner(-0.6, -1.0), corner(0.8, 0.0), corner(-0.6, 1.0)]
+        }
+    };
+    sketch.push(Shape::Polygon { points, fill: theme.faint });
+}
+
+/// Marks ranks of a group that end more than 5 % earlier or later than most.
+pub(super) fn draw_ends(
+    sketch: &mut Sketch<'_>,
+    timeline: &Timeline,
+    layout: &Layout,
+    (position, lines): (u32, &RankLines),
+) {
+    let mut ends: Vec<Nanos> =
+        timeline.position(position).map(|rank| timeline.done(rank)).collect();
+    ends.sort_unstable();
+    let Some(&usual) = ends.get(ends.len() / 2) else { return };
+    let ink = sketch.theme().warning;
+    for (index, &rank) in lines.ranks.iter().enumerate() {
+        let done = timeline.done(rank);
+        if done.0.abs_diff(usual.0) * 20 > usual.0 {
+            let at = Point { x: layout.x_at(done), y: lines.line(index).centre().y };
+            let radius = lines.pitch * 1.2;
+            let mark = Area::new(at.x - radius, at.y - radius, 2.0 * radius, 2.0 * radius);
+            if mark.is_inside(layout.track) {
+                sketch.push(Shape::Dot { at, radius, fill: ink });
+            }
+        }
+    }
+}
+
+pub(super) fn draw_memory(
+    sketch: &mut Sketch<'_>,
+    timeline: &Timeline,
+    layout: &Layout,
+    row: &RowBox,
+    memory: Option<&ByRole>,
+) {
+    let (Some(column), Some(memory)) = (layout.memory, memory) else { return };
+    let theme = *sketch.theme();
+    let unit = unit(&theme);
+    let line = text_room(row.blocks, theme.label_size + 1.0);
+    let band = Area { left: column.left, width: column.width, ..line };
+    let band = band.shrunk(8.0 * unit, 0.0);
+    let (text, bar) = band.cut_right(62.0 * unit);
+    let bar = bar.cut_right(4.0 * unit).1;
+    let largest = timeline.largest_peak().0.max(1) as f32;
+    let height = (band.height * 0.5).min(12.0 * unit);
+    let mut left = bar.left;
+    for (role, bytes) in memory.iter() {
+        let width = bar.width * bytes.0 as f32 / largest;
+        let part = Area::new(left, band.centre().y - height / 2.0, width, height);
+        left += width;
+        if let Some(area) = part.common(column) {
+            fill_memory(sketch, area, role);
+        }
+    }
+    if row.has_text {
+        let ink = theme.ink;
+        let words = in_unit_of(memory.total(), timeline.largest_peak());
+        label(sketch, layout.rows_area(), text, &words, Align::Right, ink);
+    }
+}
+
+/// Bytes in the unit that suits the largest of several, so that they can be compared.
+fn in_unit_of(bytes: Bytes, largest: Bytes) -> String {
+    let (unit, size) = match largest.0 {
+        0..1_024 => return bytes.to_string(),
+        1_024..1_048_576 => ("KiB", 1_u64 << 10),
+        1_048_576..1_073_741_824 => ("MiB", 1 << 20),
+        _ => ("GiB", 1 << 30),
+    };
+    format!("{:.1} {unit}", bytes.0 as f64 / size as f64)
+}
+
+fn fill_memory(sketch: &mut Sketch<'_>, area: Area, role: Role) {
+    let paint = sketch.theme().memory(role);
+    let wide = area.width >= 10.0;
+    let pattern = paint.pattern.filter(|_| wide).map(|pattern| (pattern, paint.pattern_ink));
+    let edge = paint.edge.filter(|_| area.width >= 6.0);
+    sketch.push(Shape::Fill { area, fill: paint.fill, pattern, edge, corner: 0.0 });
+}
