@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use shardlab::mesh::{Axis, Rank};
 use shardlab::plan::Action;
 use shardlab::trace::Badge;
-use shardlab::trace::bubble::waits_at;
 use shardlab::trace::draw::scene::Area;
-use shardlab::trace::draw::timeline::{Level, Target, Timeline};
+use shardlab::trace::draw::timeline::{Target, Timeline};
 use shardlab::units::{Bytes, Nanos};
 
 use super::Panel;
@@ -160,9 +159,9 @@ fn facts(step: &Step, target: &Target) -> Vec<Fact> {
             facts.extend(work(timeline, target, rank));
             facts.extend(messages(timeline, target, rank));
         }
-        Target::Wait { rank, .. } => {
+        Target::Wait { .. } => {
             facts.extend(time(timeline, target));
-            facts.extend(chain(step, target, rank));
+            facts.extend(chain(timeline, target));
         }
         Target::Rank(rank) => facts.extend(rank_facts(step, &[rank])),
         Target::Position(position) => {
@@ -245,24 +244,14 @@ fn messages(timeline: &Timeline, target: &Target, rank: Rank) -> Vec<Fact> {
 }
 
 /// What a wait comes from, followed back over the ranks.
-fn chain(step: &Step, target: &Target, rank: Rank) -> Vec<Fact> {
-    let timeline = &step.timeline;
-    let Some((_, span)) = timeline.span(target) else { return Vec::new() };
-    let middle = Nanos(span.start.0.midpoint(span.end.0));
-    let mut facts = vec![Fact::Heading("Why, in the middle of it".into(), None)];
-    let (mut at, mut seen) = (rank, vec![rank]);
-    let waits = |rank| waits_at(timeline.plan(), &step.facts.order, timeline.trace(), rank, middle);
-    while let Some((sender, _)) = waits(at).and_then(|waiting| waiting.message) {
-        if seen.contains(&sender) {
-            break;
-        }
-        seen.push(sender);
-        at = sender;
-        if let Some(does) = timeline.target_at(sender, Level::Pass, middle) {
-            facts.push(Fact::Sentence(timeline.explain(&does)));
-        }
+fn chain(timeline: &Timeline, target: &Target) -> Vec<Fact> {
+    let hops = timeline.chain(target);
+    let sentences = hops.iter().skip(1).map(|hop| Fact::Sentence(timeline.explain(hop)));
+    let sentences: Vec<Fact> = sentences.collect();
+    match sentences.is_empty() {
+        true => sentences,
+        false => [Fact::Heading("Meanwhile".into(), None)].into_iter().chain(sentences).collect(),
     }
-    if facts.len() == 1 { Vec::new() } else { facts }
 }
 
 /// What ranks do in the whole step, send and hold.

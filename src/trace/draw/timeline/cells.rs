@@ -3,7 +3,7 @@
 use super::hit::NOTCH;
 use super::layout::{Layout, RankLines, RowBox};
 use super::margins::Roles;
-use super::row::{Part, RankRow};
+use super::row::{Part, RankRow, Sum};
 use super::{Level, Timeline};
 use crate::mesh::Rank;
 use crate::ops::Kernel as _;
@@ -296,6 +296,8 @@ fn walk(row: &RankRow, level: Level, layout: &Layout) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut index = row.index_at(level, from);
     let count = row.len(level);
+    // Dense parts follow one another: where one ends the next begins.
+    let mut known: Option<(usize, Sum)> = None;
     while index < count {
         let part = row.part(level, index);
         if part.span.start >= until {
@@ -311,13 +313,19 @@ fn walk(row: &RankRow, level: Level, layout: &Layout) -> Vec<Step> {
         let line = Nanos((start.0 / grid + 1) * grid);
         let mut end = part.span.end;
         let mut next = index + 1;
-        let last = row.index_at(level, line).min(count);
+        let last = row.next_after(level, next, line);
+        let mut pieces = part.pieces;
         if last > next {
-            (end, next) = (row.part(level, last - 1).span.end, last);
+            let part = row.part(level, last - 1);
+            (end, next, pieces.end) = (part.span.end, last, part.pieces.end);
         }
-        let span = Span { start, end };
-        let most = row.before(end).most_since(row.before(start));
-        steps.push(Step::Dense(span, most));
+        let before = match known {
+            Some((piece, sum)) if piece == pieces.start => sum,
+            _ => row.before_piece(pieces.start),
+        };
+        let sum = row.before_piece(pieces.end);
+        known = Some((pieces.end, sum));
+        steps.push(Step::Dense(Span { start, end }, sum.most_since(before)));
         index = next;
     }
     steps

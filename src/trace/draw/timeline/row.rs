@@ -115,11 +115,43 @@ impl RankRow {
 
     /// The cell that covers an instant, or one more than the last.
     pub(super) fn index_at(&self, level: Level, time: Nanos) -> usize {
-        let end = |cut: u32| self.pieces[cut as usize - 1].end;
         match level {
             Level::Pass => self.blocks.partition_point(|block| block.end <= time),
-            Level::Layer => self.layers.partition_point(|&cut| end(cut) <= time),
+            Level::Layer => {
+                self.layers.partition_point(|&cut| self.pieces[cut as usize - 1].end <= time)
+            }
             Level::Instr => self.pieces.partition_point(|piece| piece.end <= time),
+        }
+    }
+
+    /// The first cell from `index` on that ends after an instant, or one more than the last: found
+    /// in as many steps as the logarithm of how far it is away.
+    pub(super) fn next_after(&self, level: Level, index: usize, time: Nanos) -> usize {
+        let count = self.len(level);
+        let ends = |index: usize| self.end(level, index) <= time;
+        let (mut low, mut reach) = (index, 1);
+        while low + reach <= count && ends(low + reach - 1) {
+            low += reach;
+            reach *= 2;
+        }
+        let mut high = (low + reach).min(count);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if ends(middle) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// When a cell ends.
+    fn end(&self, level: Level, index: usize) -> Nanos {
+        match level {
+            Level::Pass => self.blocks[index].end,
+            Level::Layer => self.pieces[self.layers[index] as usize - 1].end,
+            Level::Instr => self.pieces[index].end,
         }
     }
 
@@ -140,15 +172,22 @@ impl RankRow {
     /// How much of each kind lies before an instant.
     pub(super) fn before(&self, time: Nanos) -> Sum {
         let index = self.index_at(Level::Instr, time);
+        let Sum(mut sum) = self.before_piece(index);
+        let start = self.start(index);
+        if let Some(piece) = self.pieces.get(index).filter(|_| start < time) {
+            sum[kind(piece)] += (time - start).0;
+        }
+        Sum(sum)
+    }
+
+    /// How much of each kind lies before a piece.
+    pub(super) fn before_piece(&self, index: usize) -> Sum {
         let checkpoint = index / STRIDE;
         let mut sum = self.sums[checkpoint];
         let mut start = self.start(checkpoint * STRIDE);
         for piece in &self.pieces[checkpoint * STRIDE..index] {
             sum[kind(piece)] += (piece.end - start).0;
             start = piece.end;
-        }
-        if let Some(piece) = self.pieces.get(index).filter(|_| start < time) {
-            sum[kind(piece)] += (time - start).0;
         }
         Sum(sum)
     }

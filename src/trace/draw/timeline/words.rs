@@ -1,6 +1,8 @@
 //! What is seen, in one sentence of at most 120 characters: the explanation line, the title of a
 //! block in an SVG file, and what a screen reader says are the same text.
 
+use std::cmp::Reverse;
+
 use super::Timeline;
 use super::target::{Level, Target};
 use crate::mesh::{Axis, Rank};
@@ -231,33 +233,52 @@ impl Timeline {
         if sent.is_some_and(|sent| sent.start <= span.start && span.start < sent.end) {
             return "which is on its way".into();
         }
-        let (mut rank, mut span) = (sender, span);
-        for _ in 0..self.rows.len() {
-            let Some(block) = self.most_of(rank, span) else { return "which is late".into() };
-            match (block.work(), block.cause()) {
-                (Some(work), _) if rank == sender => {
-                    return format!("which {}", doing(work, block));
-                }
-                (Some(work), _) => {
-                    return format!("which waits too: rank {rank} {}", doing(work, block));
-                }
-                (None, Some(Cause::Message { from, .. })) => {
-                    span =
-                        Span { start: span.start.max(block.start), end: span.end.min(block.end) };
-                    rank = from;
-                }
-                (None, _) => break,
-            }
+        match self.follow(sender, span).last() {
+            Some(&(rank, block)) => match block.work() {
+                Some(work) if rank == sender => format!("which {}", doing(work, block)),
+                Some(work) => format!("which waits too: rank {rank} {}", doing(work, block)),
+                None => "which waits too".into(),
+            },
+            None => "which is late".into(),
         }
-        "which waits too".into()
     }
 
-    /// The block of a rank that takes most of a span.
+    /// What a wait comes from: the wait itself, what the missing rank does most of that time, and,
+    /// while that is a wait as well, what it waits for; the last one is a rank that works, if one
+    /// does.
+    pub fn chain(&self, wait: &Target) -> Vec<Target> {
+        let Some(place) = self.place(wait) else { return Vec::new() };
+        let hops = match self.cause_of(wait) {
+            Cause::Message { from, .. } => self.follow(from, place.span),
+            Cause::Room { .. } | Cause::Device | Cause::StepEnd => Vec::new(),
+        };
+        let target = |(rank, block): (Rank, &Block)| self.target_at(rank, Level::Pass, block.start);
+        std::iter::once(*wait).chain(hops.into_iter().filter_map(target)).collect()
+    }
+
+    /// What a rank does in most of a span; where it waits, what the rank does that it waits for.
+    fn follow(&self, rank: Rank, span: Span) -> Vec<(Rank, &Block)> {
+        let (mut rank, mut span) = (rank, span);
+        let mut hops = Vec::new();
+        while let Some(block) = self.most_of(rank, span) {
+            hops.push((rank, block));
+            let Some(Cause::Message { from, .. }) = block.cause() else { break };
+            if hops.len() > self.rows.len() {
+                break;
+            }
+            span = Span { start: span.start.max(block.start), end: span.end.min(block.end) };
+            rank = from;
+        }
+        hops
+    }
+
+    /// The block of a rank that takes most of a span; of equal ones the first.
     fn most_of(&self, rank: Rank, span: Span) -> Option<&Block> {
         let row = self.blocks(rank);
         let first = row.partition_point(|block| block.end <= span.start);
         let overlapping = row[first..].iter().take_while(|block| block.start < span.end);
-        overlapping.max_by_key(|block| block.end.min(span.end) - block.start.max(span.start))
+        let shared = |block: &Block| block.end.min(span.end) - block.start.max(span.start);
+        overlapping.max_by_key(|block| (shared(block), Reverse(block.start)))
     }
 
     fn explain_rank(&self, rank: Rank) -> String {

@@ -144,3 +144,19 @@ fn as_many_steps_back_as_forward_lead_to_the_same_instant() {
         assert_eq!(timeline.next_stop(Nanos(0), grain, Direction::Back), Nanos(0));
     }
 }
+
+#[test]
+fn a_wait_is_followed_to_a_rank_that_works() {
+    let timeline = timeline(mesh(1, 1, 4), 8, 10);
+    // Rank 0 has done its four forwards; B0 comes up from rank 3 by way of ranks 2 and 1.
+    let wait = timeline.target_at(Rank(0), Level::Pass, Nanos(55)).unwrap();
+    let said: Vec<String> = timeline.chain(&wait).iter().map(|hop| timeline.explain(hop)).collect();
+    assert_eq!(said[0], timeline.explain(&wait));
+    assert!(said[0].ends_with("rank 1 (pipeline), which waits too: rank 3 is computing B0."));
+    assert!(said[1].starts_with("Rank 1 waits 40 ns for B0 from rank 2"), "{said:?}");
+    assert!(said[2].starts_with("Rank 2 waits 20 ns for B0 from rank 3"), "{said:?}");
+    assert!(said[3].starts_with("Rank 3 runs backward of microbatch 0"), "{said:?}");
+    assert_eq!(said.len(), 4);
+    let done = timeline.target_at(Rank(3), Level::Pass, Nanos(timeline.end().0 - 1)).unwrap();
+    assert_eq!(timeline.chain(&done), [done]);
+}
