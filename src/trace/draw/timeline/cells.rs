@@ -95,22 +95,16 @@ impl<'p, 'a> Painter<'p, 'a> {
         Area::new(left, band.top, right - left, band.height).common(self.layout.track)
     }
 
-    fn paint(&self, work: Option<Work>) -> Paint {
-        work.map_or_else(|| self.theme.waiting(), |work| self.theme.work(work))
-    }
-
     /// A bar of one colour, without pattern or edge.
     fn dense(&mut self, band: Area, span: Span, work: Option<Work>) {
         let Some(area) = self.visible(band, span) else { return };
-        self.roles.meet(work);
-        let fill = self.paint(work).fill;
+        let fill = self.roles.paint(work).fill;
         self.sketch.fill(area, fill);
     }
 
     fn cell(&mut self, rank: Rank, row: &RowBox, part: &Part) {
         let Some(area) = self.visible(row.blocks, part.span) else { return };
-        self.roles.meet(part.work);
-        let paint = self.paint(part.work);
+        let paint = self.roles.paint(part.work);
         let waits = part.work.is_none();
         // Neighbours of one colour stay apart.
         let gap = if area.width >= 4.0 && !waits { 1.0 } else { 0.0 };
@@ -151,10 +145,9 @@ impl<'p, 'a> Painter<'p, 'a> {
                 Some(_) => None,
             };
             if let Some(band) = strip {
-                self.roles.meet(work);
                 if let Some(area) = self.visible(band, Span { start, end: piece.end }) {
-                    let paint = self.paint(work);
-                    self.sketch.fill(area, paint.fill);
+                    let fill = self.roles.paint(work).fill;
+                    self.sketch.fill(area, fill);
                 }
             }
             // What ends within the same half point is seen as one.
@@ -267,9 +260,9 @@ impl<'p, 'a> Painter<'p, 'a> {
             let work = Work::of(self.timeline.line(rank, beside.instr).origin);
             if work.is_pass() {
                 // A message of a pass: not the pass itself.
-                self.roles.meet_message();
                 if let Some(area) = self.visible(band, span) {
-                    self.sketch.fill(area, self.theme.message().fill);
+                    let fill = self.roles.message().fill;
+                    self.sketch.fill(area, fill);
                 }
             } else {
                 self.dense(band, span, Some(work));

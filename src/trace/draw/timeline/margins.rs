@@ -6,7 +6,7 @@ use super::layout::Layout;
 use super::paint::{label, swatch, unit};
 use crate::trace::Badge;
 use crate::trace::draw::scene::{Align, Area, Face, Point, Shape, Sketch, Text, line_height};
-use crate::trace::draw::theme::Paint;
+use crate::trace::draw::theme::{Paint, Theme};
 use crate::trace::draw::{Work, axis};
 
 pub(super) fn draw_ruler(
@@ -74,24 +74,56 @@ fn badge(sketch: &mut Sketch<'_>, ruler: Area, badge: Badge) -> f32 {
     chip.left
 }
 
-/// Which kinds of work a picture shows, and whether it shows waiting.
-#[derive(Debug, Default)]
+/// The paints of a picture, worked out once, and which of them it shows.
+#[derive(Debug)]
 pub(super) struct Roles {
-    works: [bool; Work::ALL.len()],
-    waits: bool,
-    messages: bool,
+    works: [Paint; Work::ALL.len()],
+    waiting: Paint,
+    message: Paint,
+    has_works: [bool; Work::ALL.len()],
+    has_waiting: bool,
+    has_messages: bool,
 }
 
 impl Roles {
-    pub(super) fn meet(&mut self, work: Option<Work>) {
-        match work {
-            Some(work) => self.works[work as usize] = true,
-            None => self.waits = true,
+    pub(super) fn new(theme: &Theme) -> Self {
+        Self {
+            works: Work::ALL.map(|work| theme.work(work)),
+            waiting: theme.waiting(),
+            message: theme.message(),
+            has_works: [false; Work::ALL.len()],
+            has_waiting: false,
+            has_messages: false,
         }
     }
 
-    pub(super) fn meet_message(&mut self) {
-        self.messages = true;
+    /// The paint of work, or of waiting, which the picture now shows.
+    pub(super) fn paint(&mut self, work: Option<Work>) -> Paint {
+        match work {
+            Some(work) => {
+                self.has_works[work as usize] = true;
+                self.works[work as usize]
+            }
+            None => {
+                self.has_waiting = true;
+                self.waiting
+            }
+        }
+    }
+
+    /// The paint of a message, which the picture now shows.
+    pub(super) fn message(&mut self) -> Paint {
+        self.has_messages = true;
+        self.message
+    }
+
+    /// What a legend must explain: paint, letters and meaning.
+    fn shown(&self) -> Vec<(Paint, &'static str, &'static str)> {
+        let works = Work::ALL.into_iter().filter(|work| self.has_works[*work as usize]);
+        let works = works.map(|work| (self.works[work as usize], work.letters(), work.meaning()));
+        let message = self.has_messages.then_some((self.message, "", "message"));
+        let waiting = self.has_waiting.then_some((self.waiting, "", "waiting"));
+        works.chain(message).chain(waiting).collect()
     }
 }
 
@@ -103,15 +135,7 @@ pub(super) fn draw_legend(sketch: &mut Sketch<'_>, layout: &Layout, roles: &Role
     if legend.height < line_height(theme.label_size) {
         return;
     }
-    let works = Work::ALL.into_iter().filter(|work| roles.works[*work as usize]);
-    let mut items: Vec<(Paint, String, &str)> =
-        works.map(|work| (theme.work(work), work.letters().to_owned(), work.meaning())).collect();
-    if roles.messages {
-        items.push((theme.message(), String::new(), "message"));
-    }
-    if roles.waits {
-        items.push((theme.waiting(), String::new(), "waiting"));
-    }
+    let items = roles.shown();
     let size = theme.label_size;
     let width = |text: &str| sketch.canvas.measure.width(text, size, Face::Sans);
     let long = |letters: &str, words: &str| format!("{letters} {words}").trim().to_owned();
