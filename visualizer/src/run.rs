@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use shardlab::config::Scenario;
 use shardlab::exec::{Delays, NonFinite, Progress};
+use shardlab::mesh::Rank;
 use shardlab::sim;
 use shardlab::trace::Trace;
+use shardlab::trace::captured::Captured;
 use shardlab::train::driver::{Begin, Driver, Event, Explained, Facts, Place, Setup, Stepped};
 use shardlab::train::{DeviceRequest, Options};
 
@@ -65,6 +67,8 @@ pub struct Run {
     losses: Vec<(u64, f64)>,
     /// `(steps trained before, loss)` over the held-out text.
     held_out: Vec<(u64, f64)>,
+    /// The collective that was opened last.
+    captured: Option<Arc<Captured>>,
     /// Why the CPU trains instead of what was asked for.
     fell_back: Option<Explained>,
     /// What was asked of the driver last.
@@ -112,6 +116,7 @@ impl Run {
             delays: Delays::default(),
             losses: Vec::new(),
             held_out: Vec::new(),
+            captured: None,
             fell_back: None,
             wants_to_train: true,
         }
@@ -145,6 +150,19 @@ impl Run {
     /// Why the CPU trains instead of what was asked for.
     pub fn fell_back(&self) -> Option<&Explained> {
         self.fell_back.as_ref()
+    }
+
+    /// The numbers of the collective to which an instruction of a rank belongs, if it is the one
+    /// that was opened last.
+    pub fn captured(&self, at: (Rank, u32)) -> Option<&Arc<Captured>> {
+        let origin =
+            self.facts()?.plan.programs.get(at.0.index())?.instrs.get(at.1 as usize)?.origin;
+        let is_same = |captured: &&Arc<Captured>| {
+            captured.members.contains(&at.0)
+                && (Some(captured.collective), Some(captured.axis))
+                    == (origin.collective, origin.axis)
+        };
+        self.captured.as_ref().filter(is_same)
     }
 
     /// Steps that are trained.
@@ -199,6 +217,7 @@ impl Run {
                 self.delays = facts.delays.clone();
                 self.facts = Some(facts);
                 self.traces.clear();
+                self.captured = None;
             }
             Event::Step(step) => self.stepped(step),
             Event::HeldOut { trained, loss } => self.held_out.push((trained, loss)),
@@ -227,7 +246,8 @@ impl Run {
                 self.state = State::Held;
             }
             Event::Delayed(delays) => self.delays = delays,
-            Event::Captured { .. } | Event::Forked(_) | Event::Stopped => {}
+            Event::Captured { captured, .. } => self.captured = Some(captured),
+            Event::Forked(_) | Event::Stopped => {}
         }
     }
 
@@ -265,6 +285,13 @@ impl Run {
     pub fn train_one(&self) {
         if let Some(driver) = &self.driver {
             driver.step();
+        }
+    }
+
+    /// Opens a collective in the step that runs next.
+    pub fn capture(&self, at: (Rank, u32)) {
+        if let Some(driver) = &self.driver {
+            driver.capture(at.0, at.1);
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use shardlab::config::Scenario;
+use shardlab::mesh::Rank;
 use shardlab::trace::bubble::{Bubble, bubble};
 use shardlab::trace::draw::axis::TimeAxis;
 use shardlab::trace::draw::playback::slow_motion;
@@ -140,6 +141,8 @@ pub enum Command {
     OpenRight(usize),
     /// A tab as large as the window has room for, or as before.
     Maximise(Side),
+    /// The numbers of the collective to which an instruction belongs, from the step that runs next.
+    Capture((Rank, u32)),
     /// Another run.
     Train(Box<Scenario>),
     /// What is over the window is opened, or closed if it is open already.

@@ -41,6 +41,7 @@ impl App {
             Command::Maximise(side) => {
                 self.maximised = if self.maximised == Some(side) { None } else { Some(side) };
             }
+            Command::Capture(at) => self.run.capture(at),
             Command::Train(scenario) => self.train(ctx, *scenario),
             Command::Toggle(popup) => self.toggle(popup),
             Command::Close => self.over = None,

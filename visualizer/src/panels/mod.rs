@@ -5,7 +5,13 @@
 //! [`Board::picture`]), and name it in [`left`] or [`right`]; its number key, its place in the
 //! palette and its maximised form come by themselves. A panel that is not finished is not named.
 
+mod collective;
 mod details;
+mod loss;
+mod memory;
+mod numbers;
+mod picture;
+mod wires;
 
 use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::timeline::Target;
@@ -35,12 +41,17 @@ pub trait Panel: std::fmt::Debug {
 
 /// The tabs of the wide part, in order.
 pub fn left() -> Vec<Box<dyn Panel>> {
-    Vec::new()
+    vec![
+        Box::<wires::Wires>::default(),
+        Box::<memory::Memory>::default(),
+        Box::<collective::Collective>::default(),
+        Box::<numbers::Numbers>::default(),
+    ]
 }
 
 /// The tabs of the narrow part, in order. The first one is open at first.
 pub fn right() -> Vec<Box<dyn Panel>> {
-    vec![Box::<details::Details>::default()]
+    vec![Box::<loss::Loss>::default(), Box::<details::Details>::default()]
 }
 
 /// The tabs of a side, in order.
@@ -52,4 +63,4 @@ pub fn of(side: Side) -> Vec<Box<dyn Panel>> {
 }
 
 /// Which of [`right`] a selection opens.
-pub const DETAILS: usize = 0;
+pub const DETAILS: usize = 1;

@@ -8,5 +8,6 @@ mod audit;
 mod composition;
 mod explanations;
 mod live;
+mod panels;
 mod pause;
 mod trouble;

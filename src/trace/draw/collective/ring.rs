@@ -61,9 +61,9 @@ pub(super) fn draw(sketch: &mut Sketch<'_>, area: Area, frame: &Frame<'_>, layou
     let on = sketch.faint();
     let what = match (messages.len(), moved) {
         (0, _) => String::new(),
-        (1, false) => "1 message comes".into(),
+        (1, false) => "1 message comes next".into(),
         (1, true) => "1 message".into(),
-        (count, false) => format!("{count} messages come"),
+        (count, false) => format!("{count} messages come next"),
         (count, true) => format!("{count} messages"),
     };
     sketch.write(foot, &what, Align::Middle, on);

@@ -32,9 +32,11 @@ pub(super) fn draw(sketch: &mut Sketch<'_>, area: Area, frame: &Frame<'_>) -> Ve
     let value_width = sketch.wide(&pen::sized(most, unit)) * 1.1 + 10.0;
     let longest = rows.iter().map(|row| sketch.wide(&row.name)).fold(0.0, f32::max);
     let names = (longest + 15.0).min(area.width * 0.4);
-    let scale = Scale::over(body, names, value_width, most);
-    scale.axis(sketch, foot, unit);
     let height = (body.height / rows.len().max(1) as f32).min(36.0 * sketch.zoom());
+    // The axis stands right below the last row.
+    let body = body.cut_top(height * rows.len() as f32).0;
+    let scale = Scale::over(body, names, value_width, most);
+    scale.axis(sketch, Area { top: body.bottom(), ..foot }, unit);
     let mut boxes = Vec::new();
     for (index, row) in rows.iter().enumerate() {
         let top = body.top + height * index as f32;

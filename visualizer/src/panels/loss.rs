@@ -1,0 +1,90 @@
+//! Loss: how training goes, with its target and what was held out; steps are counted from 1.
+
+use shardlab::trace::draw::curve::{Frame, Range, Series, Target, draw};
+use shardlab::trace::draw::scene::Area;
+
+use super::Panel;
+use super::picture::{empty, picture};
+use crate::board::Board;
+use crate::keys::Action;
+use crate::run::{Run, State};
+use crate::shown::{Command, Shared};
+
+/// The panel; keeps the curve as it grows, and what its axis reaches over.
+#[derive(Debug, Default)]
+pub(super) struct Loss {
+    series: Series,
+    /// How many losses of the run are in the curve.
+    taken: usize,
+    range: Option<Range>,
+    /// The step under the pointer, counted from 1.
+    hover: Option<u64>,
+}
+
+impl Panel for Loss {
+    fn name(&self) -> &'static str {
+        "Loss"
+    }
+
+    fn about(&self) -> &'static str {
+        "The loss of every step, smoothed, held-out, and its target; click a step to see it."
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn show(&mut self, board: &mut Board<'_>, area: Area, shared: &Shared<'_>) -> Vec<Command> {
+        let run = shared.run;
+        self.follow(run);
+        if self.series.points().is_empty() && run.held_out().is_empty() {
+            let held = matches!(run.state(), State::Held);
+            let train = ("Train", "Begins to train (Space).", Command::Do(Action::PlayPause));
+            let text = "The loss of every trained step stands here";
+            return empty(board, area, text, held.then_some(train));
+        }
+        let marks = run.facts().and_then(|facts| facts.marks);
+        let mut frame = Frame {
+            series: &self.series,
+            held_out: run.held_out(),
+            target: marks.map(|marks| Target { value: marks.pairs, name: "letter pairs" }),
+            shown: shared.step.map(|step| step.number() + 1),
+            hover: self.hover,
+            steps: shared.scenario().training.steps,
+            reference: None,
+            branches: &[],
+            range: Range { low: 0.0, high: 1.0 },
+        };
+        frame.range = Range::holding(frame.values(), self.range);
+        self.range = Some(frame.range);
+        let (layout, pointer) =
+            picture(board, (area, "loss"), |sketch, area| draw(sketch, area, &frame));
+        let step =
+            pointer.at.and_then(|at| layout.step_at(at)).filter(|step| *step <= run.trained());
+        if let Some(step) = step {
+            board.hint(frame.sentence(step));
+        }
+        self.hover = step;
+        match step.and_then(|step| step.checked_sub(1)) {
+            Some(step) if pointer.clicked => vec![Command::SeekStep(step)],
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Loss {
+    /// Takes over what the run has learned since the last frame.
+    fn follow(&mut self, run: &Run) {
+        let losses = run.losses();
+        if losses.len() < self.taken {
+            (self.series, self.taken) = (Series::default(), 0);
+        }
+        for (step, loss) in &losses[self.taken..] {
+            self.series.push(step + 1, *loss);
+        }
+        self.taken = losses.len();
+        if let State::NotFinite { step, .. } = run.state() {
+            self.series.push(step + 1, f64::NAN);
+        }
+    }
+}

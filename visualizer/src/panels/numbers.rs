@@ -1,0 +1,155 @@
+//! Numbers: what was counted, measured and replayed, beside what formulas say.
+
+use shardlab::formulas;
+use shardlab::mesh::Axis;
+use shardlab::plan::Role;
+use shardlab::trace::Trace;
+use shardlab::trace::bubble::{Bubble, bubble};
+use shardlab::trace::draw::numbers::{Frame, Row, Value, draw};
+use shardlab::trace::draw::scene::Area;
+use shardlab::units::Bytes;
+
+use super::Panel;
+use super::picture::{Prepared, before_first, picture};
+use crate::board::Board;
+use crate::shown::{Command, Shared, Step};
+use crate::texts;
+
+/// The panel; keeps which row is open and where the table begins.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    rows: Prepared<bool, Vec<Row>>,
+    open: Option<usize>,
+    hover: Option<usize>,
+    first: usize,
+    /// Turns of the wheel that have not yet made a row.
+    turned: f32,
+}
+
+impl Panel for Numbers {
+    fn name(&self) -> &'static str {
+        "Numbers"
+    }
+
+    fn about(&self) -> &'static str {
+        "Waiting, bytes and memory as they are, beside what formulas say; click a row to open it."
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn show(&mut self, board: &mut Board<'_>, area: Area, shared: &Shared<'_>) -> Vec<Command> {
+        let Some(step) = shared.step else {
+            return before_first(board, area, shared, "its numbers");
+        };
+        let measured = shared.run.measured(step.number());
+        let rows =
+            self.rows.get(step, measured.is_some(), || rows(step, measured.map(AsRef::as_ref)));
+        let frame = Frame { open: self.open, hover: self.hover, first: self.first };
+        let (layout, pointer) =
+            picture(board, (area, "numbers"), |sketch, area| draw(sketch, area, rows, &frame));
+        let row = pointer.at.and_then(|at| layout.row_at(at));
+        if let Some(row) = row.and_then(|row| rows.get(row)) {
+            board.hint(row.sentence());
+        }
+        if let (true, Some(row)) = (pointer.clicked, row) {
+            self.open = if self.open == Some(row) { None } else { Some(row) };
+            if let Some(text) = rows.get(row).and_then(Row::copied) {
+                board.ctx().copy_text(text);
+            }
+        }
+        self.hover = row;
+        self.scroll(pointer.wheel, layout.more_from.is_some());
+        Vec::new()
+    }
+}
+
+impl Numbers {
+    fn scroll(&mut self, wheel: f32, has_more: bool) {
+        const ROW: f32 = 24.0;
+        self.turned = if wheel == 0.0 { 0.0 } else { self.turned - wheel };
+        while self.turned >= ROW {
+            self.turned -= ROW;
+            self.first += usize::from(has_more);
+        }
+        while self.turned <= -ROW {
+            self.turned += ROW;
+            self.first = self.first.saturating_sub(1);
+        }
+    }
+}
+
+/// All rows of a step.
+fn rows(step: &Step, measured: Option<&Trace>) -> Vec<Row> {
+    let facts = &step.facts;
+    let waits = measured.map(|trace| bubble(&facts.plan, trace));
+    let mut rows = waiting(step, waits.as_ref());
+    rows.extend(speed(step, measured));
+    let (model, scenario) = (&facts.model, &facts.scenario);
+    let (layout, training) = (&scenario.layout, &scenario.training);
+    for axis in Axis::ALL {
+        let counted = Some(Value::Bytes(facts.ledger.bytes_on(axis)));
+        let formula = Some(formulas::bytes(axis, model, layout, training));
+        rows.push(Row { counted, formula, ..Row::new(format!("sent, {}", axis.word())) });
+    }
+    for role in Role::ALL {
+        let held: Bytes = facts.ledger.ranks.iter().map(|rank| rank.memory.at_peak[role]).sum();
+        let formula = formulas::memory(role, model, layout, training);
+        let counted = Some(Value::Bytes(held));
+        rows.push(Row {
+            counted,
+            formula,
+            ..Row::new(format!("{role}, all ranks at their peaks"))
+        });
+    }
+    let counted = Some(Value::Count(facts.ledger.instrs()));
+    rows.push(Row { counted, ..Row::new("instructions") });
+    rows
+}
+
+/// The two ratios that are called bubble, and idle time.
+fn waiting(step: &Step, measured: Option<&Bubble>) -> Vec<Row> {
+    let layout = &step.facts.scenario.layout;
+    let has_formula = texts::formula(layout).is_some() && layout.pp > 1;
+    let [span, ideal] = formulas::pipeline_waiting(layout.pp, layout.microbatches)
+        .map(|formula| has_formula.then_some(formula));
+    let share = |of: fn(&Bubble) -> f64| {
+        (measured.map(|bubble| Value::Share(of(bubble))), Some(Value::Share(of(&step.bubble))))
+    };
+    let row = |name: &str, (measured, replayed), formula, note: &str| Row {
+        measured,
+        replayed,
+        formula,
+        note: Some(note.into()),
+        ..Row::new(name)
+    };
+    let rest = "The formula has equal stages, links that take no time, and one rank a stage.";
+    vec![
+        row("waiting/span", share(|bubble| bubble.waiting_over_span), span, rest),
+        row("waiting/ideal", share(|bubble| bubble.waiting_over_ideal), ideal, rest),
+        row(
+            "idle of the step",
+            share(|bubble| bubble.idle_of_step),
+            None,
+            "All of the step, also after the last backward.",
+        ),
+    ]
+}
+
+/// How long the step takes, and tokens a second.
+fn speed(step: &Step, measured: Option<&Trace>) -> [Row; 2] {
+    let training = &step.facts.scenario.training;
+    let tokens = f64::from(training.batch) * f64::from(training.seq);
+    let ends = [measured.map(Trace::end), Some(step.timeline.end())];
+    let [measured, replayed] = ends.map(|end| end.filter(|end| end.0 > 0));
+    let rate = |end: shardlab::units::Nanos| Value::PerSecond(tokens / end.as_secs());
+    [
+        Row {
+            measured: measured.map(Value::Time),
+            replayed: replayed.map(Value::Time),
+            ..Row::new("length of the step")
+        },
+        Row { measured: measured.map(rate), replayed: replayed.map(rate), ..Row::new("tokens") },
+    ]
+}
