@@ -1,0 +1,165 @@
+//! The real program in a real window: Xvfb is the display, xdotool the hands, xwd the eyes.
+//!
+//! Where one of them is missing the test says so and passes; with `REQUIRE_DISPLAY=1` it fails.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const SIZE: (usize, usize) = (1280, 800);
+/// Fills of forward and backward in the light theme.
+const FORWARD: [u8; 3] = [0x1E, 0x49, 0x99];
+const BACKWARD: [u8; 3] = [0xDB, 0x97, 0x73];
+/// How long anything may take before the test gives up: machines of tests are slow.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A program that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// A display of its own, and the number that names it.
+struct Display {
+    _server: Running,
+    name: String,
+}
+
+impl Display {
+    /// `None` if there is no Xvfb.
+    fn open() -> Option<Self> {
+        let screen = format!("{}x{}x24", SIZE.0, SIZE.1);
+        let mut server = Command::new("Xvfb")
+            .args(["-displayfd", "1", "-screen", "0", &screen, "-nolisten", "tcp"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        // It writes the number of a free display when it is ready.
+        let mut number = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut number).unwrap();
+        Some(Self { _server: Running(server), name: format!(":{}", number.trim()) })
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("DISPLAY", &self.name).env_remove("WAYLAND_DISPLAY");
+        command
+    }
+
+    fn press(&self, key: &str) {
+        let done = self.command("xdotool").args(["key", key]).status().unwrap();
+        assert!(done.success(), "xdotool presses {key}");
+    }
+
+    /// What is on the screen.
+    fn look(&self) -> Picture {
+        let dump = self.command("xwd").args(["-root", "-silent"]).output().unwrap();
+        assert!(dump.status.success(), "xwd reads the screen");
+        Picture::of_dump(&dump.stdout)
+    }
+
+    /// Looks until the picture is as wanted.
+    fn wait_for(&self, what: &str, wanted: impl Fn(&Picture) -> bool) -> Picture {
+        let begin = Instant::now();
+        loop {
+            let picture = self.look();
+            if wanted(&picture) {
+                eprintln!("{what}: after {:.1} s more", begin.elapsed().as_secs_f64());
+                return picture;
+            }
+            assert!(begin.elapsed() < PATIENCE, "waited for {what}");
+            sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// Rows of red, green, blue.
+#[derive(PartialEq)]
+struct Picture(Vec<Vec<[u8; 3]>>);
+
+impl Picture {
+    /// From a dump of X: a header of big-endian words, a palette, rows of blue, green, red, unused.
+    fn of_dump(dump: &[u8]) -> Self {
+        let word = |index: usize| {
+            let bytes = dump[4 * index..][..4].try_into().unwrap();
+            u32::from_be_bytes(bytes) as usize
+        };
+        let (header, width, height) = (word(0), word(4), word(5));
+        let (bits, bytes_per_line, colours) = (word(11), word(12), word(19));
+        assert_eq!((width, height, bits), (SIZE.0, SIZE.1, 32), "a screen of 32 bits a pixel");
+        let pixels = &dump[header + 12 * colours..];
+        let row = |y: usize| {
+            let line = &pixels[y * bytes_per_line..][..4 * width];
+            line.chunks_exact(4).map(|pixel| [pixel[2], pixel[1], pixel[0]]).collect()
+        };
+        Self((0..height).map(row).collect())
+    }
+
+    /// Pixels of a colour in one line.
+    fn count(&self, y: usize, colour: [u8; 3]) -> usize {
+        self.0[y].iter().filter(|pixel| **pixel == colour).count()
+    }
+
+    /// How many bands of at least ten lines hold a stretch of the colour: rows of blocks.
+    fn rows_with(&self, colour: [u8; 3]) -> usize {
+        let lines: Vec<bool> = (0..SIZE.1).map(|y| self.count(y, colour) > 30).collect();
+        lines.chunk_by(|a, b| a == b).filter(|band| band[0] && band.len() >= 10).count()
+    }
+
+    fn is_drawn(&self) -> bool {
+        self.0.iter().flatten().any(|pixel| *pixel != self.0[0][0])
+    }
+}
+
+#[test]
+fn a_window_opens_trains_without_a_click_pauses_and_steps() {
+    let tools = ["Xvfb", "xdotool", "xwd"];
+    let is_there = |tool: &&str| Command::new(tool).arg("-help").output().is_ok();
+    let display = Display::open().filter(|_| tools.iter().all(is_there));
+    let Some(display) = display else {
+        assert!(std::env::var_os("REQUIRE_DISPLAY").is_none(), "{tools:?} must be installed");
+        eprintln!("{tools:?} are not all installed: nothing is tested");
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let app = display
+        .command(env!("CARGO_BIN_EXE_shardlab-visualizer"))
+        .args(["--fresh", "--theme", "light", "--device", "cpu"])
+        .env("HOME", home.path())
+        .env("XDG_RUNTIME_DIR", home.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut app = Running(app);
+
+    display.wait_for("the first frame", Picture::is_drawn);
+    let eight = |picture: &Picture| {
+        picture.rows_with(FORWARD) == 8 && picture.rows_with(BACKWARD) == 8
+    };
+    let first = display.wait_for("a whole step in eight rows", eight);
+    display.wait_for("the playhead to move", |picture| *picture != first);
+
+    // The pointer is over the window, which gives it the keyboard: no manager does.
+    display.command("xdotool").args(["mousemove", "640", "56", "click", "1"]).status().unwrap();
+    display.press("space");
+    sleep(Duration::from_secs(2));
+    let paused = display.look();
+    sleep(Duration::from_secs(5));
+    assert!(display.look() == paused, "paused, nothing on the screen moves");
+
+    display.press("Right");
+    let stepped = display.wait_for("a step to the next block", |picture| *picture != paused);
+    display.press("Left");
+    display.wait_for("the step back", |picture| *picture != stepped);
+    display.press("space");
+    display.wait_for("playing again", |picture| *picture != paused);
+    assert!(app.0.try_wait().unwrap().is_none(), "the app runs on");
+}
