@@ -141,9 +141,8 @@ fn a_window_opens_trains_without_a_click_pauses_and_steps() {
     let mut app = Running(app);
 
     display.wait_for("the first frame", Picture::is_drawn);
-    let eight = |picture: &Picture| {
-        picture.rows_with(FORWARD) == 8 && picture.rows_with(BACKWARD) == 8
-    };
+    let eight =
+        |picture: &Picture| picture.rows_with(FORWARD) == 8 && picture.rows_with(BACKWARD) == 8;
     let first = display.wait_for("a whole step in eight rows", eight);
     display.wait_for("the playhead to move", |picture| *picture != first);
 

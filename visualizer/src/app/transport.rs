@@ -101,7 +101,7 @@ impl Bar<'_> {
         let trained = shared.run.trained();
         let text = texts::heads(shown, trained, shared.play.speed());
         let (step, how) = text.split_once(", ").unwrap_or((&text, ""));
-        let running = shared.running.map(|step| texts::running(step));
+        let running = shared.running.map(texts::running);
         let how = running.as_deref().unwrap_or(how);
         // Room for the longest of this run, so that nothing moves.
         let most = shared.scenario().training.steps.max(trained);

@@ -51,7 +51,7 @@ fn pointing_at_a_wait_names_what_is_missing_and_who_has_it() {
                         found += 1;
                     }
                     Cause::Room { to, .. } => {
-                        assert!(line.contains(&format!("rank {to}")), "{line}")
+                        assert!(line.contains(&format!("rank {to}")), "{line}");
                     }
                     Cause::Device | Cause::StepEnd => {}
                 }

@@ -144,11 +144,10 @@ impl<'p, 'a> Painter<'p, 'a> {
                 Some(Work::Recompute) if again => Some(strips),
                 Some(_) => None,
             };
-            if let Some(band) = strip {
-                if let Some(area) = self.visible(band, Span { start, end: piece.end }) {
-                    let fill = self.roles.paint(work).fill;
-                    self.sketch.fill(area, fill);
-                }
+            let place = strip.and_then(|band| self.visible(band, Span { start, end: piece.end }));
+            if let Some(area) = place {
+                let fill = self.roles.paint(work).fill;
+                self.sketch.fill(area, fill);
             }
             // What ends within the same half point is seen as one.
             let x = self.layout.x_at(piece.end);
