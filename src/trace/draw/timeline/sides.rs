@@ -96,8 +96,9 @@ pub(super) fn draw_group_name(
     let count = timeline.position(position).count();
     let (clip, line) = (layout.rows_area(), line_height(theme.label_size));
     let whole = Area { left: row.area.left, width: layout.labels.width, ..row.area };
-    let whole = whole.cut_left(15.0 * unit).1.cut_top(3.0 * unit).1;
+    let whole = whole.cut_left(8.0 * unit).1.cut_top(3.0 * unit).1;
     let (first, rest) = whole.cut_top(line);
+    let first = first.cut_left(7.0 * unit).1;
     let second = rest.cut_top(line).0;
     let name = format!("{} · {count} ranks", position_name(timeline, position));
     label(sketch, clip, first, &name, Align::Left, theme.ink);
@@ -195,9 +196,9 @@ pub(super) fn draw_memory(
 /// Bytes in the unit that suits the largest of several, so that they can be compared.
 fn in_unit_of(bytes: Bytes, largest: Bytes) -> String {
     let (unit, size) = match largest.0 {
-        0..1_024 => return bytes.to_string(),
-        1_024..1_048_576 => ("KiB", 1_u64 << 10),
-        1_048_576..1_073_741_824 => ("MiB", 1 << 20),
+        0..1_000 => return bytes.to_string(),
+        1_000..1_024_000 => ("KiB", 1_u64 << 10),
+        1_024_000..1_048_576_000 => ("MiB", 1 << 20),
         _ => ("GiB", 1 << 30),
     };
     format!("{:.1} {unit}", bytes.0 as f64 / size as f64)
