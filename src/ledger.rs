@@ -88,6 +88,11 @@ impl ByRole {
         Role::ALL.into_iter().zip(self.0)
     }
 
+    /// Plain numbers of bytes in the order of [`Role::ALL`].
+    pub fn bytes(&self) -> [u64; Role::ALL.len()] {
+        self.0.map(|bytes| bytes.0)
+    }
+
     fn add(&mut self, decl: &BufferDecl) {
         self.0[decl.role as usize] += decl.bytes();
     }

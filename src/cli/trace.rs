@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::args::{TraceClock, TraceCommand, TraceExportArgs, TraceFormat};
 use super::{Failure, Outcome, output};
 use crate::config::ConfigError;
-use crate::ledger;
+use crate::ledger::{self, ByRole};
 use crate::plan::{Plan, order};
 use crate::trace::export::kineto::{Kineto, Live};
 use crate::trace::export::rows::{Detail, rows};
@@ -66,7 +66,8 @@ fn table(
 
 fn kineto(args: &TraceExportArgs, recording: &Recording, trace: &Trace) -> Result<(), Failure> {
     let plan = &recording.plan;
-    let memory: Vec<Vec<Live>> = plan.mesh.ranks().map(|rank| live(plan, rank)).collect();
+    let live = |rank| ledger::live(plan, rank).iter().map(ByRole::bytes).collect();
+    let memory: Vec<Vec<Live>> = plan.mesh.ranks().map(live).collect();
     let kineto = Kineto::new(plan, trace, &recording.devices, &memory);
     match &args.output {
         None => {
@@ -84,19 +85,6 @@ fn kineto(args: &TraceExportArgs, recording: &Recording, trace: &Trace) -> Resul
         }
         Some(path) => written(path, write_file(path, |out| kineto.write_all(out))),
     }
-}
-
-/// Live bytes at every instruction of a rank.
-fn live(plan: &Plan, rank: crate::mesh::Rank) -> Vec<Live> {
-    let rows = ledger::live(plan, rank).into_iter();
-    let live = |by_role: ledger::ByRole| {
-        let mut live = Live::default();
-        for (slot, (_, bytes)) in live.iter_mut().zip(by_role.iter()) {
-            *slot = bytes.0;
-        }
-        live
-    };
-    rows.map(live).collect()
 }
 
 /// Whether a path names a folder: one that is there, or one that ends as a folder does.

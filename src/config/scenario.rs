@@ -1,14 +1,15 @@
 //! A scenario: everything that a run needs, in one TOML file.
 //!
 //! Reading is strict: unknown keys are refused by name, with their line and the nearest known key,
-//! and all faults are told at once. Relative paths in a file are relative to that file. Writing
-//! and reading back gives an equal scenario.
+//! and all faults are told at once; a window that must open all the same leaves them out and tells
+//! them. The table `view` says what a window looks like: it is no business of a run. Relative paths
+//! in a file are relative to that file. Writing and reading back gives an equal scenario.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toml::Table;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::error::nearest;
 use super::{ConfigError, Layout, Model, ModelSource, ScheduleName, Training};
@@ -70,6 +71,18 @@ impl Scenario {
         Ok(scenario)
     }
 
+    /// Reads the text of the scenario file `path` and leaves out what is not known: each such key is
+    /// told as the error that it is elsewhere. Relative paths become absolute.
+    ///
+    /// # Errors
+    /// If it is not TOML, has wrong types or values that make no sense.
+    pub fn parse_known(text: &str, path: &Path) -> Result<(Self, Vec<ConfigError>), ConfigError> {
+        let (mut scenario, unknown) = parse_known(text, &path.display().to_string())?;
+        let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        scenario.join_paths(file.parent().unwrap_or(Path::new("/")));
+        Ok((scenario, unknown))
+    }
+
     /// Reads the text of a scenario; relative paths stay as they are.
     ///
     /// # Errors
@@ -117,22 +130,55 @@ impl Scenario {
     }
 }
 
+/// The table that belongs to whoever shows a scenario.
+const VIEW: &str = "view";
+
 /// Reads a scenario's text; `file` names it in errors.
 fn parse(text: &str, file: &str) -> Result<Scenario, ConfigError> {
-    let faulty = |error: toml::de::Error| {
-        let at = place(file, text, error.span().map_or(0, |span| span.start));
-        ConfigError::value(at, error.message(), "Correct the line")
-    };
-    let table = DeTable::parse(text).map_err(faulty)?;
+    // What is wrong with a value is told after what nobody knows.
+    let table = read_table(text, file)?;
+    ConfigError::collect(table.unknown)?;
+    read_scenario(table.known, text, file)
+}
+
+/// The same without what is not known, which is told.
+fn parse_known(text: &str, file: &str) -> Result<(Scenario, Vec<ConfigError>), ConfigError> {
+    let table = read_table(text, file)?;
+    Ok((read_scenario(table.known, text, file)?, table.unknown))
+}
+
+/// The table of a file.
+struct Parted<'a> {
+    known: toml::Spanned<DeTable<'a>>,
+    unknown: Vec<ConfigError>,
+}
+
+/// Parts what is known from what is not.
+fn read_table<'a>(text: &'a str, file: &str) -> Result<Parted<'a>, ConfigError> {
+    let mut known = DeTable::parse(text).map_err(|error| faulty(error, text, file))?;
+    known.get_mut().remove(VIEW);
     let mut unknown = Vec::new();
-    find_unknown_keys(table.get_ref(), &known_keys(), "", &mut |key, offset, why, remedy| {
+    take_unknown_keys(known.get_mut(), &known_keys(), "", &mut |key, offset, why, remedy| {
         let what = format!("{}: `{key}`", place(file, text, offset));
         unknown.push(ConfigError::value(what, why, remedy));
     });
-    ConfigError::collect(unknown)?;
-    let scenario: Scenario = toml::from_str(text).map_err(faulty)?;
+    Ok(Parted { known, unknown })
+}
+
+fn read_scenario(
+    table: toml::Spanned<DeTable<'_>>,
+    text: &str,
+    file: &str,
+) -> Result<Scenario, ConfigError> {
+    let scenario = Scenario::deserialize(Deserializer::from(table))
+        .map_err(|error| faulty(error, text, file))?;
     ConfigError::collect(scenario.check())?;
     Ok(scenario)
+}
+
+fn faulty(error: toml::de::Error, text: &str, file: &str) -> ConfigError {
+    let at = place(file, text, error.span().map_or(0, |span| span.start));
+    ConfigError::value(at, error.message(), "Correct the line")
 }
 
 /// `FILE, line N` of a byte offset in the text.
@@ -163,18 +209,20 @@ fn known_keys() -> Table {
     keys
 }
 
-/// Reports each key of `table` that `known` does not have: key, byte offset, why, what to do.
-fn find_unknown_keys(
-    table: &DeTable<'_>,
+/// Takes each key out of `table` that `known` does not have and reports it: key, byte offset, why,
+/// what to do.
+fn take_unknown_keys(
+    table: &mut DeTable<'_>,
     known: &Table,
     path: &str,
     report: &mut dyn FnMut(&str, usize, String, String),
 ) {
-    for (key, value) in table {
+    let mut unknown = Vec::new();
+    for (key, value) in table.iter_mut() {
         let name: &str = key.get_ref();
-        match (known.get(name), value.get_ref()) {
+        match (known.get(name), value.get_mut()) {
             (Some(toml::Value::Table(known)), DeValue::Table(inner)) => {
-                find_unknown_keys(inner, known, &format!("{path}{name}."), report);
+                take_unknown_keys(inner, known, &format!("{path}{name}."), report);
             }
             (Some(_), _) => {}
             (None, _) => {
@@ -184,8 +232,12 @@ fn find_unknown_keys(
                 let near = near.map_or(String::new(), |near| format!("Did you mean `{near}`? "));
                 let remedy = format!("{near}Known: {}", keys.join(", "));
                 report(name, key.span().start, format!("is no key of {room}"), remedy);
+                unknown.push(name.to_owned());
             }
         }
+    }
+    for name in unknown {
+        table.remove(name.as_str());
     }
 }
 
@@ -277,6 +329,22 @@ mod tests {
         assert!(text.contains("dir, preset, sizes"), "{text}");
         let text = error("name = \"x\"\n[model.sizes]\nhidden-sizes = 3");
         assert!(text.contains("[model.sizes]. Did you mean `hidden_size`?"), "{text}");
+    }
+
+    #[test]
+    fn a_window_leaves_out_what_is_not_known_and_its_own_table_is_no_fault_anywhere() {
+        let head = "name = \"x\"\nmodel.preset = \"tiny\"\n";
+        let view = format!("{head}[view]\nscheme = \"dark\"\nanything.at = [\"all\"]\n");
+        let plain = Scenario::parse(head).unwrap();
+        assert_eq!(Scenario::parse(&view).unwrap(), plain);
+        let text = format!("{head}later = 1\n[layout]\ndp = 2\nmicrobatchs = 3\n");
+        let (scenario, unknown) = Scenario::parse_known(&text, Path::new("s.toml")).unwrap();
+        assert_eq!((scenario.layout.dp, unknown.len()), (2, 2));
+        let told: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+        assert!(told.iter().any(|text| text.contains("s.toml, line 3: `later`")), "{told:?}");
+        assert!(told.iter().any(|text| text.contains("line 6: `microbatchs`")), "{told:?}");
+        assert!(Scenario::parse(&text).is_err());
+        assert!(Scenario::parse_known("name = 3", Path::new("s.toml")).is_err());
     }
 
     #[test]

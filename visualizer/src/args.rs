@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use shardlab::config::Scenario;
 use shardlab::train::DeviceRequest;
 
 use crate::presets;
+use crate::saved::Saved;
 use crate::style::Scheme;
 
 const EXAMPLES: &str = "\
@@ -14,13 +14,14 @@ Examples:
   shardlab-visualizer                                the last scenario, or the quickstart
   shardlab-visualizer pipeline --theme dark          a scenario of the menu, by name
   shardlab-visualizer --screenshot out               every view as a picture, without a display
-  shardlab-visualizer 64-ranks --screenshot out --view watch --view timeline --at 30";
+  shardlab-visualizer 64-ranks --screenshot out --view watch --view timeline --at 30
+  shardlab-visualizer pipeline --record step.gif     one step in slow motion";
 
 /// Watch a transformer train, split over many ranks.
 ///
 /// Opens a window that trains the quickstart, or the scenario of a file, and shows every block of
 /// work, every wait and every byte of the real step. With --screenshot it writes pictures of that
-/// window instead, and needs no display.
+/// window instead, and with --record an animation; neither needs a display.
 #[derive(Clone, Debug, Default, Parser)]
 #[command(name = "shardlab-visualizer", version, about, after_help = EXAMPLES)]
 pub struct Args {
@@ -58,9 +59,15 @@ pub struct Pictures {
     /// Only this view; can be given several times.
     #[arg(long = "view", value_name = "NAME", requires = "screenshot")]
     pub views: Vec<String>,
-    /// Size of the window in points.
-    #[arg(long, value_name = "WxH", default_value = "1280x800", value_parser = size)]
-    pub size: Size,
+    /// Write one whole step in slow motion as an animation.
+    #[arg(long, value_name = "FILE.gif", conflicts_with = "screenshot")]
+    pub record: Option<PathBuf>,
+    /// Pixels, or vector pictures. Where no adapter can paint, both are written from the latter.
+    #[arg(long, value_enum, default_value_t, requires = "screenshot")]
+    pub format: Format,
+    /// Size of the window in points; 1152x720 for an animation.
+    #[arg(long, value_name = "WxH", value_parser = size)]
+    pub size: Option<Size>,
     /// Pixels a point, 1 to 4.
     #[arg(long, value_name = "N", default_value = "1", value_parser = scale)]
     pub scale: Scale,
@@ -68,6 +75,20 @@ pub struct Pictures {
     #[arg(long, value_name = "STEP", default_value = "24",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub at: u64,
+    /// Takes the times of this file (of `shardlab train --trace`) instead of the run's: then the same
+    /// words give the same pictures, whatever the machine does meanwhile.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+}
+
+/// Kinds of pictures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Pixels.
+    #[default]
+    Png,
+    /// Vector pictures.
+    Svg,
 }
 
 /// Width and height of a window in points.
@@ -79,10 +100,11 @@ pub struct Size {
     pub height: u16,
 }
 
-impl Default for Size {
-    fn default() -> Self {
-        Self { width: 1280, height: 800 }
-    }
+impl Size {
+    /// Of a window as it opens.
+    pub const WINDOW: Self = Self { width: 1280, height: 800 };
+    /// Of an animation.
+    pub const FILM: Self = Self { width: 1152, height: 720 };
 }
 
 /// Pixels a point.
@@ -132,26 +154,24 @@ impl From<Theme> for Scheme {
 }
 
 impl Args {
-    /// The scenario that is asked for, if any.
+    /// The scenario that is asked for, if any, with lines of what was left out of its file.
     ///
     /// # Errors
     /// If the file cannot be read or is no scenario, and no preset has this name.
-    pub fn scenario(&self) -> Result<Option<Scenario>, String> {
+    pub fn opened(&self) -> Result<Option<(Saved, Vec<String>)>, String> {
         let Some(asked) = self.positional.as_ref().or(self.named.as_ref()) else {
             return Ok(None);
         };
         let path = Path::new(asked);
-        if !path.exists()
-            && let Some(preset) = presets::named(asked)
-        {
-            return Ok(Some(preset));
+        if path.exists() {
+            return Saved::read(path).map(Some);
         }
-        Scenario::read(path).map(Some).map_err(|error| {
-            let mut text = error.to_string();
-            if !path.exists() {
-                text += &format!("\nScenarios of the menu: {}", presets::names().join(", "));
-            }
-            text
-        })
+        let preset = presets::named(asked).ok_or_else(|| {
+            let names = presets::names().join(", ");
+            format!(
+                "{asked}: is no file, and no scenario of the menu. Give a file or one of: {names}"
+            )
+        })?;
+        Ok(Some((Saved::new(preset), Vec::new())))
     }
 }

@@ -1,8 +1,8 @@
-//! A record of every text that a frame shows: where, how large, in which colours, shortened or not.
+//! A record of what a frame shows: every text with its place, size and colours, and every scene.
 //!
 //! All text of the window goes through [`shardlab::trace::draw::scene::Sketch::label`], so the
-//! labels of the painted scenes are all there is. Tests switch the record on and read it; the app
-//! itself keeps it off.
+//! labels of the painted scenes are all there is. Tests switch the record of texts on and read it;
+//! exports take the scenes, which are the whole window as a vector picture. Else both are off.
 
 use shardlab::trace::draw::scene::{Area, Label, Scene};
 
@@ -15,10 +15,22 @@ pub struct Written {
     pub label: Label,
 }
 
-/// The texts of one frame.
+/// A scene as it was painted.
+#[derive(Clone, Debug)]
+pub struct Painted {
+    /// Which part of the window painted it.
+    pub zone: &'static str,
+    /// What is seen of it.
+    pub clip: Area,
+    /// The scene, in points of the window.
+    pub scene: Scene,
+}
+
+/// The texts and the scenes of one frame.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
     record: Option<Vec<Written>>,
+    painted: Option<Vec<Painted>>,
 }
 
 impl Audit {
@@ -27,15 +39,36 @@ impl Audit {
         self.record.get_or_insert_default();
     }
 
+    /// Keeps the scenes of each frame from now on.
+    pub fn keep_scenes(&mut self) {
+        self.painted.get_or_insert_default();
+    }
+
+    /// The scenes of the last frame, in the order in which they are seen over one another.
+    pub fn scenes(&self) -> Vec<Painted> {
+        let mut painted = self.painted.clone().unwrap_or_default();
+        // What lies over the window is drawn before the line that explains it.
+        painted.sort_by_key(|painted| painted.zone.starts_with("over "));
+        painted
+    }
+
     /// Forgets the frame before.
     pub fn begin(&mut self) {
+        if let Some(painted) = &mut self.painted {
+            painted.clear();
+        }
         if let Some(record) = &mut self.record {
             record.clear();
         }
     }
 
-    /// Notes all texts of a scene in the coordinates of the window.
-    pub fn note(&mut self, zone: &'static str, scene: &Scene) {
+    /// Notes a scene in the coordinates of the window, cut to `clip`.
+    pub fn note(&mut self, zone: &'static str, clip: Area, scene: &Scene) {
+        if let Some(painted) = &mut self.painted
+            && !scene.shapes.is_empty()
+        {
+            painted.push(Painted { zone, clip, scene: scene.clone() });
+        }
         if let Some(record) = &mut self.record {
             record.extend(scene.labels().map(|label| Written { zone, label: label.clone() }));
         }
@@ -107,7 +140,7 @@ mod tests {
                 sketch.label(within, Text { text: "text", size, face, align, ink, ground });
             }
             audit.begin();
-            audit.note("zone", &sketch.scene);
+            audit.note("zone", Area::sized(200.0, 100.0), &sketch.scene);
         });
         output.textures_delta.clear();
         audit.faults(Area::sized(200.0, 100.0), 12.0)

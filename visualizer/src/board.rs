@@ -282,9 +282,10 @@ impl<'a> Board<'a> {
         let canvas = Canvas { theme: &look.theme, measure: &fonts };
         let mut note = Sketch::new(canvas, area);
         let ground = look.theme.raised;
+        note.fill(area, ground);
         let (size, face, align) = (look.body(), Face::Sans, Align::Left);
         note.label(area.shrunk(8.0, 0.0), Text { text: shown, size, face, align, ink, ground });
-        self.desk.audit.note(self.zone, &note.scene);
+        self.desk.audit.note(self.zone, self.clip(), &note.scene);
         response.changed()
     }
 
@@ -378,13 +379,17 @@ impl<'a> Board<'a> {
     /// Takes over a picture that was drawn in the coordinates of the window.
     pub fn picture(&mut self, scene: &Scene) {
         self.flush();
-        self.desk.audit.note(self.zone, scene);
+        self.desk.audit.note(self.zone, self.clip(), scene);
         paint::paint(self.ui.painter(), scene);
+    }
+
+    fn clip(&self) -> Area {
+        paint::area(self.ui.clip_rect())
     }
 
     fn flush(&mut self) {
         let scene = std::mem::take(&mut self.scene);
-        self.desk.audit.note(self.zone, &scene);
+        self.desk.audit.note(self.zone, self.clip(), &scene);
         paint::paint(self.ui.painter(), &scene);
     }
 

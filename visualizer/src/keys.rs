@@ -75,6 +75,8 @@ pub enum Action {
     Open,
     /// Saves the scenario to a file.
     Save,
+    /// Writes what is shown to a file.
+    Export,
     /// Opens the palette.
     Palette,
     /// Shows all keys.
@@ -191,6 +193,8 @@ pub const BINDINGS: &[Binding] = bindings![
     Action::Split, "Change the split", Once, [place(Key::C)];
     Action::Open, "Open a scenario", Once, [meaning(Modifiers::COMMAND, Key::O)];
     Action::Save, "Save the scenario", Once, [meaning(Modifiers::COMMAND, Key::S)];
+    Action::Export, "Export a picture, a table or a trace", Once,
+        [meaning(Modifiers::COMMAND, Key::E)];
     Action::Palette, "Find an action", Once, [meaning(Modifiers::COMMAND, Key::K)];
     Action::Help, "All keys", Once,
         [meaning(NONE, Key::Questionmark), meaning(Modifiers::SHIFT, Key::Questionmark),

@@ -8,17 +8,22 @@ use clap::Parser as _;
 use eframe::egui;
 use shardlab::train::DeviceRequest;
 use shardlab_visualizer::app::{App, Source, Start};
-use shardlab_visualizer::args::{Args, Pictures, Theme};
+use shardlab_visualizer::args::{Args, Pictures, Size};
 use shardlab_visualizer::export::parts::Part;
-use shardlab_visualizer::headless::{self, ShotError, Shots};
+use shardlab_visualizer::headless::{self, Painter, Run, ShotError, Shots, Take, Told};
 use shardlab_visualizer::saved::{self, Saved, View};
-use shardlab_visualizer::style::Distance;
+use shardlab_visualizer::style::{Distance, Scheme};
 use shardlab_visualizer::{presets, texts};
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    if let Some(folder) = &args.pictures.screenshot {
-        return take_pictures(&args, folder);
+    match without_window(&args) {
+        Some(Ok(())) => return ExitCode::SUCCESS,
+        Some(Err(Refusal(code, why))) => {
+            eprintln!("{why}");
+            return ExitCode::from(code);
+        }
+        None => {}
     }
     let start = match start(&args) {
         Ok(start) => start,
@@ -43,14 +48,18 @@ fn main() -> ExitCode {
 /// What the app starts with: what was asked for, else what was open last.
 fn start(args: &Args) -> Result<Start, String> {
     let store = if args.fresh { None } else { saved::path() };
-    let (saved, mut notes) = match store.as_deref().map(Saved::read) {
-        Some(Ok(read)) => read,
+    let last = store.as_deref().filter(|path| path.exists()).map(Saved::read);
+    let (last, mut notes) = match last {
+        Some(Ok((saved, notes))) => (Some(saved), notes),
         // What cannot be read is told and replaced with the next change.
-        Some(Err(why)) => (Saved::default(), vec![why]),
-        None => (Saved::default(), Vec::new()),
+        Some(Err(why)) => (None, vec![why]),
+        None => (None, Vec::new()),
     };
-    let scenario = args.scenario()?.or(saved.scenario).unwrap_or_else(presets::quickstart);
-    let mut view = saved.view;
+    let last = last.unwrap_or_else(|| Saved::new(presets::quickstart()));
+    let (asked, left_out) = args.opened()?.unzip();
+    notes.extend(left_out.into_iter().flatten());
+    let Saved { scenario, view } = asked.unwrap_or_else(|| last.clone());
+    let mut view = view.or(last.view).unwrap_or_default();
     if let Some(theme) = args.theme {
         view.scheme = theme.into();
     }
@@ -62,44 +71,79 @@ fn start(args: &Args) -> Result<Start, String> {
     Ok(Start { scenario, devices, view, store, source: Source::Trained, notes })
 }
 
-/// Writes pictures instead of opening a window.
-fn take_pictures(args: &Args, folder: &Path) -> ExitCode {
-    let shots = match shots(args, folder) {
-        Ok(shots) => shots,
-        Err(why) => {
-            eprintln!("{why}");
-            return ExitCode::from(2);
-        }
-    };
-    let name = &shots.start.scenario.name;
-    eprintln!("Training {} steps of {name}, to show step {}", shots.at, shots.at);
-    match headless::take(shots, |path| println!("{}", path.display())) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(ShotError::Adapter(why)) => {
-            eprintln!("{}", texts::no_adapter(&why));
-            ExitCode::from(3)
-        }
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::from(1)
-        }
+/// Writes pictures or an animation instead of opening a window.
+fn without_window(args: &Args) -> Option<Result<(), Refusal>> {
+    match &args.pictures {
+        Pictures { screenshot: Some(folder), .. } => Some(take_pictures(args, folder)),
+        Pictures { record: Some(path), .. } => Some(record(args, path)),
+        _ => None,
     }
 }
 
-/// What pictures are asked for. What was open last has no part in it: the same words give the same
+/// An exit code and what is said before.
+struct Refusal(u8, String);
+
+impl Refusal {
+    fn usage(why: String) -> Self {
+        Self(2, why)
+    }
+}
+
+impl From<ShotError> for Refusal {
+    fn from(error: ShotError) -> Self {
+        let code = if matches!(error, ShotError::Trace(_)) { 2 } else { 1 };
+        Self(code, error.to_string())
+    }
+}
+
+fn take_pictures(args: &Args, folder: &Path) -> Result<(), Refusal> {
+    let Pictures { views, format, size, scale, .. } = &args.pictures;
+    let parts = Part::named(views).map_err(Refusal::usage)?;
+    let run = run(args)?;
+    let size = size.unwrap_or(Size::WINDOW);
+    let (format, scale, folder) = (*format, *scale, folder.to_owned());
+    let shots = Shots { run, parts, format, size, scale, folder };
+    Ok(headless::take(shots, Painter::open(), tell)?)
+}
+
+fn record(args: &Args, path: &Path) -> Result<(), Refusal> {
+    let size = args.pictures.size.unwrap_or(Size::FILM);
+    let take = Take { run: run(args)?, size, path: path.to_owned() };
+    let bytes = headless::record(take, tell)?;
+    eprintln!("{bytes}");
+    Ok(())
+}
+
+/// What is trained for pictures. What was open last has no part in it: the same words give the same
 /// pictures.
-fn shots(args: &Args, folder: &Path) -> Result<Shots, String> {
-    let Pictures { views, size, scale, at, .. } = &args.pictures;
-    let parts = Part::named(views)?;
-    let scenario = args.scenario()?.unwrap_or_else(presets::quickstart);
-    let scheme = args.theme.unwrap_or(Theme::Light).into();
-    let distance = if args.projector { Distance::Room } else { Distance::Desk };
-    let view = View::new(scheme, distance);
+fn run(args: &Args) -> Result<Run, Refusal> {
+    let asked = args.opened().map_err(Refusal::usage)?;
+    let (saved, notes) = asked.unwrap_or_else(|| (Saved::new(presets::quickstart()), Vec::new()));
+    notes.iter().for_each(|note| eprintln!("{note}"));
+    let Saved { scenario, view } = saved;
+    let mut view = view.unwrap_or_else(|| View::new(Scheme::Light, Distance::Desk));
+    if let Some(theme) = args.theme {
+        view.scheme = theme.into();
+    }
+    if args.projector {
+        view.distance = Distance::Room;
+    }
     let devices = args.device.clone().unwrap_or_else(DeviceRequest::cpu);
-    let source = Source::TrainedTo(*at);
-    let start = Start { scenario, devices, view, store: None, source, notes: Vec::new() };
-    let folder = folder.to_owned();
-    Ok(Shots { start, at: *at, parts, size: *size, scale: *scale, folder })
+    let (at, trace) = (args.pictures.at, args.pictures.trace.clone());
+    eprintln!("Training {at} steps of {}", scenario.name);
+    Ok(Run { scenario, devices, view, at, trace })
+}
+
+fn tell(told: Told<'_>) {
+    match told {
+        Told::Written(path) => println!("{}", path.display()),
+        Told::NoAdapter(why) => {
+            eprintln!("No adapter paints ({why}): the pictures are made from vector pictures");
+        }
+        Told::Estimate(estimate) => eprintln!("{estimate}"),
+        Told::Painted(done, of) if done % 20 == 0 => eprintln!("{done} of {of} frames"),
+        Told::Painted(..) => {}
+    }
 }
 
 /// The variables that name a display, where none of them is set.

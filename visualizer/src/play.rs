@@ -221,6 +221,13 @@ impl Play {
         }
     }
 
+    /// The same with the playhead at another instant of the shown step.
+    #[must_use]
+    pub fn with_playhead(self, at: Nanos) -> Self {
+        let end = self.shown.map_or(Nanos(0), |shown| shown.length);
+        Self { playhead: at.min(end), ..self }
+    }
+
     /// Stands still in another step; the one that should come onto the screen.
     pub fn seek_step(&mut self, step: u64, steps: Steps) -> Option<u64> {
         self.pause();
@@ -259,6 +266,16 @@ impl Play {
     /// The speed at which each step is best seen.
     pub fn choose_slow_motion(&mut self) {
         self.speed = None;
+    }
+
+    /// What a person has chosen, if anything.
+    pub fn chosen_speed(&self) -> Option<Speed> {
+        self.speed
+    }
+
+    /// The same choice again.
+    pub fn choose_speed(&mut self, speed: Option<Speed>) {
+        self.speed = speed;
     }
 
     /// Plays a section over and over from its start, or nothing but the step again.

@@ -1,46 +1,63 @@
-//! What is kept between two starts: scenario, view and choices, as one TOML file.
+//! A scenario file with the view of a window: what is kept between two starts, and what is saved and
+//! opened by name. One form for both: the keys of a scenario, and a table `view` beside them that
+//! the command line leaves alone.
 //!
 //! It is written at each change and when the window closes, beside and then renamed, so that no
 //! crash loses it. What a later version wrote and this one does not know is told, not refused.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use shardlab::config::Scenario;
+use shardlab::trace::Span;
+use shardlab::trace::draw::timeline::Target;
+use toml::de::{DeTable, DeValue};
 
 use crate::export;
+use crate::panels;
 use crate::play::WhilePaused;
+use crate::presets;
+use crate::shown::Side;
 use crate::style::{Distance, Scheme};
 use crate::zones::Dividers;
 
-/// All that is kept.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+/// A scenario and how it is looked at.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Saved {
-    /// Which form the file has.
-    pub schema: u32,
-    /// What the window looks like.
-    pub view: View,
-    /// What was trained last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scenario: Option<Scenario>,
+    /// What is trained.
+    pub scenario: Scenario,
+    /// What the window looks like; `None` in a file that says nothing of it.
+    pub view: Option<View>,
 }
 
 /// What the window looks like.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "kebab-case")]
 pub struct View {
     /// Light, dark, or as the system.
     pub scheme: Scheme,
     /// At a desk or in a room.
     pub distance: Distance,
-    /// The open tab on the left.
+    /// The open tab on the left: its name in a file.
+    #[serde(with = "left_tab")]
     pub left_tab: usize,
-    /// The open tab on the right.
+    /// The open tab on the right: its name in a file.
+    #[serde(with = "right_tab")]
     pub right_tab: usize,
     /// What becomes of training while paused.
     pub while_paused: WhilePaused,
+    /// The speed of the playhead as a power of two; each step's own slow motion if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<i8>,
+    /// The part of a step that is as wide as the timeline; all of it if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<Span>,
+    /// The time that is marked: what an animation shows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marked: Option<Span>,
+    /// What is chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Target>,
     /// How the height and the width are shared out.
     pub dividers: Dividers,
 }
@@ -52,77 +69,144 @@ impl View {
     }
 }
 
-/// The form that this version writes.
-const SCHEMA: u32 = 1;
+/// A file in which there is nothing but the view.
+#[derive(Serialize)]
+struct Viewed<'a> {
+    view: &'a View,
+}
 
 impl Saved {
-    /// To be written.
-    pub fn new(view: View, scenario: Scenario) -> Self {
-        Self { schema: SCHEMA, view, scenario: Some(scenario) }
+    /// A scenario alone.
+    pub fn new(scenario: Scenario) -> Self {
+        Self { scenario, view: None }
     }
 
-    /// Reads a file; without one, the defaults. Also a line for each key that is not known.
+    /// Reads a file. Also a line for each key that is not known and was left out.
     ///
     /// # Errors
-    /// If there is a file that cannot be read or is not one of these.
+    /// If the file cannot be read or is no scenario.
     pub fn read(path: &Path) -> Result<(Self, Vec<String>), String> {
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok((Self::default(), Vec::new()));
-            }
-            Err(error) => return Err(format!("{}: {error}", path.display())),
+        let unreadable = |error| {
+            format!("{}: cannot be read: {error}. Give a scenario file (TOML)", path.display())
         };
-        let saved: Self =
-            toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-        let unknown = unknown_keys(&text);
-        let warnings = unknown.iter().map(|(table, key)| {
-            let line = 1 + text
-                .lines()
-                .take_while(|line| !line.trim_start().starts_with(key.as_str()))
-                .count();
-            format!(
-                "{}, line {line}: `{table}{key}` is not known here and was left out",
-                path.display()
-            )
-        });
-        let warnings = warnings.collect();
-        Ok((saved, warnings))
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads the text of the file `path`.
+    ///
+    /// # Errors
+    /// If it is no scenario.
+    pub fn parse(text: &str, path: &Path) -> Result<(Self, Vec<String>), String> {
+        let (scenario, unknown) =
+            Scenario::parse_known(text, path).map_err(|error| error.to_string())?;
+        let mut warnings: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+        let view = view(text, path, &mut warnings);
+        Ok((Self { scenario, view }, warnings))
     }
 
     /// The text of the file.
     ///
     /// # Errors
-    /// If a path in the scenario is not UTF-8.
-    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-        toml::to_string(self)
+    /// If a path in the scenario is not UTF-8, or its seed too large for TOML.
+    pub fn to_toml(&self) -> Result<String, String> {
+        let scenario = self.scenario.to_toml().map_err(|error| error.to_string())?;
+        let Some(view) = &self.view else { return Ok(scenario) };
+        let view = toml::to_string(&Viewed { view }).map_err(|error| error.to_string())?;
+        Ok(format!("{scenario}\n{view}"))
     }
 
     /// Writes the file: beside, then renamed.
     ///
     /// # Errors
-    /// If the folder cannot be written.
-    pub fn write(&self, path: &Path) -> io::Result<()> {
-        let text = self.to_toml().map_err(io::Error::other)?;
-        export::write(path, text.as_bytes()).map_err(io::Error::other)
+    /// If it has no text or the folder cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), String> {
+        export::write(path, self.to_toml()?.as_bytes()).map_err(|error| error.to_string())
     }
 }
 
-/// The keys of a file that this version does not know, with the table that they are in.
-fn unknown_keys(text: &str) -> Vec<(&'static str, String)> {
-    let full = Saved::new(View::default(), Scenario::quickstart());
-    let known = full.to_toml().ok().and_then(|text| text.parse::<toml::Table>().ok());
-    let (Some(known), Ok(found)) = (known, text.parse::<toml::Table>()) else { return Vec::new() };
-    let missing = |found: &toml::Table, known: &toml::Table| -> Vec<String> {
-        found.keys().filter(|key| !known.contains_key(*key)).cloned().collect()
+/// The view of a file; what is not known or makes no sense in it is told and left out.
+fn view(text: &str, path: &Path, warnings: &mut Vec<String>) -> Option<View> {
+    // It has been read as a scenario before.
+    let mut table = DeTable::parse(text).ok()?;
+    let found = table.get_mut().remove("view")?;
+    let line = |offset: usize| 1 + text[..offset].matches('\n').count();
+    let mut tell = |offset: usize, key: &str, why: &str| {
+        let file = path.display();
+        warnings.push(format!("{file}, line {}: `view{key}` {why}, left out", line(offset)));
     };
-    let mut unknown: Vec<_> = missing(&found, &known).into_iter().map(|key| ("", key)).collect();
-    let views = [&found, &known].map(|table| table.get("view").and_then(toml::Value::as_table));
-    if let [Some(found), Some(known)] = views {
-        unknown.extend(missing(found, known).into_iter().map(|key| ("view.", key)));
+    let offset = found.span().start;
+    let DeValue::Table(found) = found.into_inner() else {
+        tell(offset, "", "is no table");
+        return None;
+    };
+    let mut view = toml::Table::new();
+    for (key, value) in found {
+        let name = key.get_ref().to_string();
+        let offset = key.span().start;
+        let Ok(value) = toml::Value::deserialize(toml::de::ValueDeserializer::from(value)) else {
+            tell(offset, &format!(".{name}"), "cannot be read");
+            continue;
+        };
+        let alone = toml::Table::from_iter([(name.clone(), value.clone())]);
+        if !KEYS.contains(&name.as_str()) {
+            tell(offset, &format!(".{name}"), "is not known here");
+        } else if toml::Value::Table(alone).try_into::<View>().is_err() {
+            tell(offset, &format!(".{name}"), "makes no sense here");
+        } else {
+            view.insert(name, value);
+        }
     }
-    unknown
+    toml::Value::Table(view).try_into().ok()
 }
+
+/// The keys of a view.
+const KEYS: [&str; 10] = [
+    "scheme",
+    "distance",
+    "left-tab",
+    "right-tab",
+    "while-paused",
+    "speed",
+    "window",
+    "marked",
+    "selection",
+    "dividers",
+];
+
+/// A tab by name.
+fn name_of(side: Side, tab: usize) -> String {
+    panels::of(side).get(tab).map(|panel| presets::slug(panel.name())).unwrap_or_default()
+}
+
+/// The tab with this name; the first one if there is none.
+fn tab_of(side: Side, name: &str) -> usize {
+    let tabs = panels::of(side);
+    tabs.iter().position(|panel| presets::slug(panel.name()) == name).unwrap_or_default()
+}
+
+/// Tabs of one side in a file.
+macro_rules! tab {
+    ($name:ident, $side:expr) => {
+        mod $name {
+            use serde::{Deserialize as _, Deserializer, Serializer};
+
+            use super::{Side, name_of, tab_of};
+
+            pub(super) fn serialize<S: Serializer>(tab: &usize, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(&name_of($side, *tab))
+            }
+
+            pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+                from: D,
+            ) -> Result<usize, D::Error> {
+                Ok(tab_of($side, &String::deserialize(from)?))
+            }
+        }
+    };
+}
+tab!(left_tab, Side::Left);
+tab!(right_tab, Side::Right);
 
 /// Where the file lies; `None` where the system names no place for it.
 pub fn path() -> Option<PathBuf> {
@@ -140,51 +224,96 @@ pub fn path() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::presets;
+    use shardlab::mesh::{Axis, Rank};
+    use shardlab::trace::draw::timeline::Level;
+    use shardlab::units::Nanos;
 
     fn full() -> Saved {
+        let span = |start, end| Some(Span { start: Nanos(start), end: Nanos(end) });
         let view = View {
             scheme: Scheme::Dark,
             distance: Distance::Room,
-            left_tab: 2,
-            right_tab: 1,
+            left_tab: 0,
+            right_tab: panels::right().len() - 1,
             while_paused: WhilePaused::Train,
+            speed: Some(-7),
+            window: span(3, 1 << 40),
+            marked: span(5, 7),
+            selection: Some(Target::Block { rank: Rank(3), level: Level::Layer, instr: 12 }),
             dividers: Dividers { timeline: 1.0 / 3.0, left: 0.7 },
         };
-        Saved::new(view, presets::all().remove(4).scenario)
+        Saved { scenario: presets::all().remove(4).scenario, view: Some(view) }
     }
 
     #[test]
-    fn what_is_written_is_read_back_without_loss() {
+    fn what_is_written_is_read_back_without_loss_and_the_command_line_reads_it_too() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/er/visualizer.toml");
         full().write(&path).unwrap();
         full().write(&path).unwrap();
         assert_eq!(Saved::read(&path).unwrap(), (full(), Vec::new()));
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        assert_eq!(Scenario::read(&path).unwrap(), full().scenario);
+        for selection in [
+            None,
+            Some(Target::Wait { rank: Rank(0), before: None }),
+            Some(Target::Wait { rank: Rank(0), before: Some(4) }),
+            Some(Target::Rank(Rank(7))),
+            Some(Target::Position(1)),
+            Some(Target::Link { from: Rank(0), to: Rank(1), axis: Axis::Tp }),
+        ] {
+            let view = View { selection, ..full().view.unwrap() };
+            let saved = Saved { view: Some(view), ..full() };
+            let text = saved.to_toml().unwrap();
+            assert_eq!(Saved::parse(&text, &path).unwrap(), (saved, Vec::new()), "{text}");
+        }
     }
 
     #[test]
-    fn no_file_means_the_defaults_and_a_broken_one_is_named() {
+    fn every_key_of_a_view_is_known() {
+        let text = toml::to_string(&full().view.unwrap()).unwrap();
+        let written: toml::Table = text.parse().unwrap();
+        let mut keys: Vec<&str> = written.keys().map(String::as_str).collect();
+        let mut known = KEYS.to_vec();
+        keys.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(keys, known);
+    }
+
+    #[test]
+    fn a_plain_scenario_says_nothing_of_the_window() {
+        let scenario = presets::quickstart();
+        let text = scenario.to_toml().unwrap();
+        let (saved, warnings) = Saved::parse(&text, Path::new("s.toml")).unwrap();
+        assert_eq!((saved, warnings.len()), (Saved::new(scenario), 0));
+    }
+
+    #[test]
+    fn what_is_no_scenario_is_named_with_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("visualizer.toml");
-        assert_eq!(Saved::read(&path).unwrap(), (Saved::default(), Vec::new()));
+        let error = Saved::read(&path).unwrap_err();
+        assert!(error.contains("visualizer.toml: cannot be read"), "{error}");
         std::fs::write(&path, "view = 3").unwrap();
         assert!(Saved::read(&path).unwrap_err().contains("visualizer.toml"));
     }
 
     #[test]
     fn unknown_keys_are_told_with_their_line_and_the_rest_is_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("visualizer.toml");
         let text = full().to_toml().unwrap();
-        let text = text.replace("[view]", "later = 1\n[view]\nglow = true");
-        std::fs::write(&path, text).unwrap();
-        let (saved, warnings) = Saved::read(&path).unwrap();
-        assert_eq!(saved.view.scheme, Scheme::Dark);
-        assert_eq!(saved.scenario, full().scenario);
-        assert_eq!(warnings.len(), 2, "{warnings:?}");
-        assert!(warnings[0].contains("line 3: `later`"), "{warnings:?}");
-        assert!(warnings[1].contains("line 5: `view.glow`"), "{warnings:?}");
+        let text = format!("later = 1\n{text}");
+        let text = text.replace("[view]\n", "[view]\nglow = true\nspeed = \"fast\"\n");
+        // A key twice is no TOML: the right one goes.
+        let text = text.replace("speed = -7\n", "");
+        let (saved, warnings) = Saved::parse(&text, Path::new("s.toml")).unwrap();
+        let view = Some(View { speed: None, ..full().view.unwrap() });
+        assert_eq!(saved, Saved { view, ..full() });
+        let line = 1 + text.lines().position(|line| line == "glow = true").unwrap();
+        assert_eq!(warnings.len(), 3, "{warnings:?}");
+        assert!(warnings[0].contains("line 1: `later`"), "{warnings:?}");
+        let told = format!("line {line}: `view.glow` is not known here");
+        assert!(warnings.iter().any(|text| text.contains(&told)), "{warnings:?}");
+        let told = format!("line {}: `view.speed` makes no sense here", line + 1);
+        assert!(warnings.iter().any(|text| text.contains(&told)), "{warnings:?}");
     }
 }

@@ -17,9 +17,11 @@ use shardlab::trace::{Span, Trace};
 use shardlab::train::driver::Facts;
 use shardlab::units::Nanos;
 
+use crate::export::order::Order;
 use crate::keys::Action;
 use crate::play::{OnScreen, Play};
 use crate::run::Run;
+use crate::saved::Saved;
 use crate::zones::Dividers;
 
 /// A step that was laid out for the screen.
@@ -145,12 +147,18 @@ pub enum Command {
     Capture((Rank, u32)),
     /// Another run.
     Train(Box<Scenario>),
+    /// The run and the view of a file, with lines of what was left out of it.
+    Open(Box<Saved>, Vec<String>),
     /// What is over the window is opened, or closed if it is open already.
     Toggle(Popup),
     /// What is over the window is closed.
     Close,
     /// A line for the person.
     Tell(String),
+    /// A file for other programs or people.
+    Export(Box<Order>),
+    /// The path of the last export, to be pasted elsewhere.
+    CopyPath,
 }
 
 /// A side of the lower band.
@@ -177,4 +185,6 @@ pub enum Popup {
     Open,
     /// A path to save to.
     Save,
+    /// An export.
+    Export,
 }

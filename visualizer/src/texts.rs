@@ -109,7 +109,8 @@ pub fn no_display(unset: &[&str]) -> String {
         [first, .., last] => format!("{first} and {last} are unset"),
     };
     format!(
-        "No display found ({unset}), so no window can open. The same step in this terminal: shardlab"
+        "No display found ({unset}), so no window can open. The same step in this terminal: \
+         shardlab. Pictures without a display: shardlab-visualizer --screenshot out/"
     )
 }
 
@@ -117,7 +118,8 @@ pub fn no_display(unset: &[&str]) -> String {
 pub fn no_adapter(why: &str) -> String {
     format!(
         "No adapter can draw the window ({why}). Install a Vulkan driver, on Debian and Ubuntu: \
-         mesa-vulkan-drivers. The same step in this terminal: shardlab"
+         mesa-vulkan-drivers. The same step in this terminal: shardlab. Pictures without an \
+         adapter: shardlab-visualizer --screenshot out/"
     )
 }
 
@@ -164,7 +166,8 @@ mod tests {
         assert_eq!(
             no_display(&["DISPLAY", "WAYLAND_DISPLAY"]),
             "No display found (DISPLAY and WAYLAND_DISPLAY are unset), so no window can open. \
-             The same step in this terminal: shardlab"
+             The same step in this terminal: shardlab. Pictures without a display: \
+             shardlab-visualizer --screenshot out/"
         );
         assert!(no_adapter("none found").contains("mesa-vulkan-drivers"));
     }

@@ -23,6 +23,17 @@ pub struct Export<'a> {
 impl Export<'_> {
     /// Draws a frame of a timeline with what belongs around it; the frame's area is chosen here.
     pub fn scene(&self, canvas: Canvas<'_>, timeline: &Timeline, frame: &Frame<'_>) -> Scene {
+        let badge: Badge = frame.badge;
+        let note = format!("{}: {}", badge.word(), badge.meaning());
+        let body = Layout::natural_height(timeline, frame, canvas.theme);
+        let (mut sketch, area) = self.around(canvas, body, &note);
+        timeline::draw(&mut sketch, timeline, &Frame { area, ..frame.clone() });
+        sketch.scene
+    }
+
+    /// The ground of a picture with title, caption and a note below, around a body of this height;
+    /// also where the body belongs.
+    pub fn around<'c>(&self, canvas: Canvas<'c>, body: f32, note: &str) -> (Sketch<'c>, Area) {
         let theme = canvas.theme;
         let unit = theme.label_size / 12.0;
         let margin = 8.0 * unit;
@@ -31,29 +42,23 @@ impl Export<'_> {
         let lines = lines.into_iter().filter(|(text, ..)| !text.is_empty());
         let footer = line_height(theme.label_size);
         let head: f32 = lines.clone().map(|(_, size, _)| line_height(size) + 2.0).sum();
-        let body = Layout::natural_height(timeline, frame, theme);
         let height = margin + head + margin + body + footer + margin;
         let area = Area::sized(self.width.max(320.0 * unit), height.ceil());
         let mut sketch = Sketch::new(canvas, area).with_titles();
         sketch.fill(area, theme.ground);
         let mut rest = area.cut_top(margin).1.cut_bottom(margin).1;
+        let (face, align, ground) = (Face::Sans, Align::Left, theme.ground);
         for (text, size, ink) in lines {
             let (line, below) = rest.cut_top(line_height(size) + 2.0);
             rest = below;
-            let (face, align, ground) = (Face::Sans, Align::Left, theme.ground);
             let text = Text { text, size, face, align, ink, ground };
             sketch.label(line.shrunk(margin, 0.0), text);
         }
-        let (note, middle) = rest.cut_bottom(footer);
-        let middle = middle.cut_top(margin).1.cut_right(margin).1;
-        timeline::draw(&mut sketch, timeline, &Frame { area: middle, ..frame.clone() });
-        let badge: Badge = frame.badge;
-        let text = format!("{}: {}", badge.word(), badge.meaning());
-        let (size, face, align) = (theme.label_size, Face::Sans, Align::Left);
-        let (ink, ground) = (theme.faint, theme.ground);
-        let text = Text { text: &text, size, face, align, ink, ground };
-        sketch.label(note.shrunk(margin, 0.0), text);
-        sketch.scene
+        let (line, middle) = rest.cut_bottom(footer);
+        let (size, ink) = (theme.label_size, theme.faint);
+        let note = Text { text: note, size, face, align, ink, ground };
+        sketch.label(line.shrunk(margin, 0.0), note);
+        (sketch, middle.cut_top(margin).1.cut_right(margin).1)
     }
 
     /// The same as an SVG document, measured without fonts.

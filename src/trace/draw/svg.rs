@@ -20,38 +20,71 @@ pub struct Document<'a> {
     pub scale: f32,
 }
 
-/// A whole SVG document.
+/// A scene of a picture that is made of several, each cut to its own place.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// What is seen of the scene.
+    pub clip: Area,
+    /// The scene, in the coordinates of the whole picture.
+    pub scene: &'a Scene,
+}
+
+/// A whole SVG document of one scene.
 ///
 /// # Panics
 /// Never: text can always be appended.
 pub fn document(scene: &Scene, document: &Document<'_>) -> String {
-    let mut svg = Svg { text: String::new(), scene };
-    svg.write(document).expect("a String takes everything");
+    let part = Part { clip: scene.area, scene };
+    document_of_parts(scene.area, &[part], document)
+}
+
+/// A whole SVG document of several scenes, the first one at the bottom.
+///
+/// # Panics
+/// Never: text can always be appended.
+pub fn document_of_parts(area: Area, parts: &[Part<'_>], document: &Document<'_>) -> String {
+    let mut svg = Svg { text: String::new(), parts };
+    svg.write(area, document).expect("a String takes everything");
     svg.text
 }
 
 struct Svg<'a> {
     text: String,
-    scene: &'a Scene,
+    parts: &'a [Part<'a>],
 }
 
 impl Svg<'_> {
-    fn write(&mut self, document: &Document<'_>) -> fmt::Result {
-        let Area { left, top, width, height } = self.scene.area;
-        let [wide, high] = [width, height].map(|side| Number(side * document.scale));
+    fn write(&mut self, area: Area, document: &Document<'_>) -> fmt::Result {
+        let [wide, high] = [area.width, area.height].map(|side| Number(side * document.scale));
         writeln!(
             self.text,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{wide}\" height=\"{high}\" \
-             viewBox=\"{} {} {} {}\" role=\"img\">",
-            Number(left),
-            Number(top),
-            Number(width),
-            Number(height)
+             viewBox=\"{}\" role=\"img\">",
+            ViewBox(area)
         )?;
         writeln!(self.text, "<title>{}</title>", Escaped(document.title))?;
         self.patterns()?;
-        let mut titles = self.scene.titles.iter().peekable();
-        for (index, shape) in self.scene.shapes.iter().enumerate() {
+        for part in self.parts {
+            self.part(part, area)?;
+        }
+        writeln!(self.text, "</svg>")
+    }
+
+    /// A scene; one that is not as large as the picture is cut by a viewport of its own.
+    fn part(&mut self, part: &Part<'_>, whole: Area) -> fmt::Result {
+        let is_cut = part.clip != whole;
+        if is_cut {
+            let Area { left, top, width, height } = part.clip;
+            let [x, y, w, h] = [left, top, width, height].map(Number);
+            writeln!(
+                self.text,
+                "<svg x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" viewBox=\"{}\">",
+                ViewBox(part.clip)
+            )?;
+        }
+        let scene = part.scene;
+        let mut titles = scene.titles.iter().peekable();
+        for (index, shape) in scene.shapes.iter().enumerate() {
             let mut title = None;
             while let Some(next) = titles.next_if(|title| title.shape <= index) {
                 title = (next.shape == index).then_some(next.text.as_str());
@@ -68,15 +101,15 @@ impl Svg<'_> {
                 }
             }
         }
-        writeln!(self.text, "</svg>")
+        if is_cut { writeln!(self.text, "</svg>") } else { Ok(()) }
     }
 
     /// The patterns that shapes use, each once for every colour.
     fn patterns(&mut self) -> fmt::Result {
         let used: BTreeSet<(Pattern, Rgb)> = self
-            .scene
-            .shapes
+            .parts
             .iter()
+            .flat_map(|part| &part.scene.shapes)
             .filter_map(|shape| match shape {
                 Shape::Fill { pattern, .. } => *pattern,
                 _ => None,
@@ -258,6 +291,17 @@ fn pattern_id(pattern: Pattern, ink: Rgb) -> String {
     format!("{word}-{red:02x}{green:02x}{blue:02x}")
 }
 
+/// Left, top, width and height.
+struct ViewBox(Area);
+
+impl fmt::Display for ViewBox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Area { left, top, width, height } = self.0;
+        let [left, top, width, height] = [left, top, width, height].map(Number);
+        write!(f, "{left} {top} {width} {height}")
+    }
+}
+
 /// A number with at most two decimals and no needless zeros; what is no number is 0.
 struct Number(f32);
 
@@ -341,6 +385,25 @@ mod tests {
         assert!(text.contains("textLength=\"30.53\""), "{text}");
         assert_eq!(text.matches("<pattern ").count(), 1);
         assert_eq!(text.matches("url(#falling-").count(), 1);
+    }
+
+    #[test]
+    fn a_picture_of_parts_cuts_each_to_its_place_and_names_a_pattern_once() {
+        let theme = Theme::LIGHT;
+        let waiting = theme.waiting();
+        let pattern = waiting.pattern.map(|pattern| (pattern, waiting.pattern_ink));
+        let area = Area::new(-5.0, 0.0, 100.0, 10.0);
+        let (fill, edge, corner) = (waiting.fill, None, 0.0);
+        let shapes = vec![Shape::Fill { area, fill, pattern, edge, corner }];
+        let scene = Scene { area, shapes, titles: Vec::new() };
+        let whole = Area::sized(60.0, 20.0);
+        let lower = Area::new(10.0, 10.0, 20.0, 10.0);
+        let parts = [whole, lower].map(|clip| Part { clip, scene: &scene });
+        let text = document_of_parts(whole, &parts, &Document { title: "", scale: 1.0 });
+        assert_eq!(text.matches("<pattern ").count(), 1, "{text}");
+        assert_eq!(text.matches("<svg ").count(), 2, "{text}");
+        let cut = "<svg x=\"10\" y=\"10\" width=\"20\" height=\"10\" viewBox=\"10 10 20 10\">";
+        assert!(text.contains(cut), "{text}");
     }
 
     #[test]

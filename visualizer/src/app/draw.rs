@@ -58,6 +58,8 @@ impl App {
     /// Takes over what has happened and lets time pass.
     pub(super) fn advance(&mut self, ctx: &egui::Context) {
         self.run.listen();
+        self.go_on_exporting(ctx);
+        self.open_dropped(ctx);
         let (now, last_input) = ctx.input(|input| {
             let any = !input.events.is_empty() || input.pointer.is_moving();
             (input.time, any.then_some(input.time))
@@ -123,7 +125,7 @@ impl App {
     }
 
     /// Draws all parts; what they ask for.
-    fn parts(&mut self, ui: &mut egui::Ui, window: Area) -> Vec<Command> {
+    pub(super) fn parts(&mut self, ui: &mut egui::Ui, window: Area) -> Vec<Command> {
         let Self { desk, run, play, step, sight, zones, view, .. } = self;
         desk.audit.begin();
         desk.hint = None;
@@ -194,15 +196,16 @@ impl App {
         // Last, because it speaks of what is under the pointer now.
         let hint = desk.hint.take();
         let said = explain::said(&shared, hint.as_deref(), self.notice.as_deref());
+        let file = self.exporting.path(self.notice.as_deref());
         part(ui, desk, ("explanation", zones.explain), |board, area| {
-            commands.extend(explain::show(board, area, &shared, &said));
+            commands.extend(explain::show(board, area, &shared, (&said, file)));
         });
         commands
     }
 }
 
 /// Draws one part on its ground, cut to its area.
-fn part(
+pub(super) fn part(
     ui: &mut egui::Ui,
     desk: &mut Desk,
     (zone, area): (&'static str, Area),

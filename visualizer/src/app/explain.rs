@@ -1,6 +1,8 @@
 //! The line that explains: always there, always one line. What the pointer is over, else what went
 //! wrong, else what happens at the playhead, else what the picture is.
 
+use std::path::Path;
+
 use shardlab::trace::draw::scene::{Area, Point};
 use shardlab::trace::draw::theme::Rgb;
 
@@ -84,17 +86,23 @@ pub(super) fn said(shared: &Shared<'_>, hint: Option<&str>, notice: Option<&str>
     plain(texts::idle(layout, ranks > ROWS_MOST && ranks > layout.pp))
 }
 
-/// Draws the line and the buttons at its end.
+/// Draws the line and the buttons at its end; `file` is the one that it tells of.
 pub(super) fn show(
     board: &mut Board<'_>,
     area: Area,
     shared: &Shared<'_>,
-    said: &Said,
+    (said, file): (&Said, Option<&Path>),
 ) -> Vec<Command> {
     let look = board.look();
     let mut commands = Vec::new();
     let mut rest = area.shrunk(look.gap(3), look.gap(1) / 2.0);
-    for offer in offers(shared.run) {
+    let copy = file.map(|_| Offer {
+        id: "copy path",
+        text: "Copy path".into(),
+        hint: "Puts the path of the file on the clipboard.",
+        command: Command::CopyPath,
+    });
+    for offer in copy.into_iter().chain(offers(shared.run)) {
         let width = board.button_width(&offer.text);
         if rest.width < width + look.gap(60) {
             break;

@@ -8,27 +8,33 @@ mod axis;
 mod band;
 mod draw;
 mod explain;
+mod exporting;
 mod figures;
 mod obey;
 mod pace;
+mod picture;
 mod timeline;
 mod top_bar;
 mod transport;
 mod window;
 
+pub use picture::{Paper, Wanted};
 pub use top_bar::Anchors;
 
 use std::path::PathBuf;
 
 use eframe::egui;
 use shardlab::config::Scenario;
+use shardlab::trace::Trace;
 use shardlab::trace::draw::axis::TimeAxis;
+use shardlab::trace::draw::playback::Speed;
 use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::theme::Kind;
 use shardlab::train::DeviceRequest;
 use shardlab::train::driver::Event;
 
 use self::axis::SteadyAxis;
+use self::exporting::Exporting;
 use self::figures::Figures;
 use self::pace::Pace;
 use self::timeline::TimelinePart;
@@ -82,6 +88,8 @@ pub struct App {
     run: Run,
     play: Play,
     step: Option<Step>,
+    /// Times that are shown instead of those of the run.
+    times: Option<Trace>,
     axis: SteadyAxis,
     sight: Sight,
     view: View,
@@ -92,6 +100,7 @@ pub struct App {
     right: Vec<Box<dyn Panel>>,
     maximised: Option<Side>,
     over: Option<Over>,
+    exporting: Exporting,
     /// A line for the person; gone with the next thing that is done.
     notice: Option<String>,
     /// Whether playback waits for a step that was asked for while paused.
@@ -121,22 +130,19 @@ impl App {
         });
         let look = Look::new(kind(ctx, view.scheme), view.distance);
         look.apply(ctx);
-        let mut play = Play::default();
-        if play.while_paused() != view.while_paused {
-            play.toggle_while_paused();
-        }
         let run = begin(ctx, scenario, &devices, source);
-        Self {
+        let mut app = Self {
             desk: Desk { look, audit: Audit::default(), hint: None },
             keys,
             source,
             devices,
             run,
-            play,
+            play: Play::default(),
             step: None,
+            times: None,
             axis: SteadyAxis::default(),
             sight: Sight::default(),
-            view,
+            view: View::default(),
             store,
             figures: Figures::default(),
             timeline: TimelinePart::default(),
@@ -144,6 +150,7 @@ impl App {
             right: panels::right(),
             maximised: None,
             over: None,
+            exporting: Exporting::default(),
             notice: (!notes.is_empty()).then(|| notes.join("; ")),
             awaits_step: false,
             first_ended: None,
@@ -153,7 +160,9 @@ impl App {
             anchors: Anchors::default(),
             zones: Zones::of(Area::default(), Dividers::default(), 1.0),
             now: 0.0,
-        }
+        };
+        app.look_as(view);
+        app
     }
 
     /// Takes over an event of a run that is told.
@@ -170,6 +179,12 @@ impl App {
     pub fn show(&mut self, ui: &mut egui::Ui) {
         self.advance(ui.ctx());
         self.frame(ui);
+    }
+
+    /// Shows these times in every step instead of those of the run: they must be of its Plan.
+    pub fn freeze(&mut self, times: Trace) {
+        self.times = Some(times);
+        self.bring(self.step.as_ref().map(Step::number));
     }
 
     /// Does what a part of the window could ask for.
@@ -232,12 +247,55 @@ impl App {
         &mut self.desk.audit
     }
 
+    /// Scenario and view as a file keeps them.
+    pub fn saved(&self) -> Saved {
+        let view = View {
+            while_paused: self.play.while_paused(),
+            speed: self.play.chosen_speed().map(Speed::power),
+            window: self.sight.window,
+            marked: self.sight.marked,
+            selection: self.sight.selection,
+            ..self.view.clone()
+        };
+        Saved { scenario: self.run.scenario().clone(), view: Some(view) }
+    }
+
+    /// Looks as a view says.
+    fn look_as(&mut self, view: View) {
+        if self.play.while_paused() != view.while_paused {
+            self.play.toggle_while_paused();
+        }
+        self.play.choose_speed(view.speed.map(Speed::new));
+        let (window, marked, selection) = (view.window, view.marked, view.selection);
+        self.sight = Sight { window, marked, selection, ..Sight::default() };
+        self.view = view;
+    }
+
+    /// Trains the scenario of a file and looks at it as the file says.
+    fn open(&mut self, ctx: &egui::Context, saved: Saved, left_out: &[String]) {
+        self.train(ctx, saved.scenario);
+        if let Some(view) = saved.view {
+            self.look_as(view);
+            self.dress(ctx);
+        }
+        self.notice = (!left_out.is_empty()).then(|| left_out.join("; "));
+        self.keep();
+    }
+
+    /// Opens a file that was dropped onto the window.
+    fn open_dropped(&mut self, ctx: &egui::Context) {
+        let dropped = ctx.input_mut(|input| std::mem::take(&mut input.raw.dropped_files));
+        let Some(file) = dropped.first() else { return };
+        match Saved::read(file.path()) {
+            Ok((saved, left_out)) => self.open(ctx, saved, &left_out),
+            Err(why) => self.notice = Some(why.replace('\n', "; ")),
+        }
+    }
+
     /// Writes view and scenario where they are kept.
     fn keep(&mut self) {
         let Some(path) = &self.store else { return };
-        self.view.while_paused = self.play.while_paused();
-        let saved = Saved::new(self.view.clone(), self.run.scenario().clone());
-        if let Err(error) = saved.write(path) {
+        if let Err(error) = self.saved().write(path) {
             self.notice = Some(format!("{}: not saved: {error}", path.display()));
         }
     }

@@ -4,6 +4,7 @@ use eframe::egui;
 use egui::ViewportCommand;
 use shardlab::config::Scenario;
 use shardlab::mesh::Rank;
+use shardlab::trace::Trace;
 use shardlab::trace::draw::theme::Kind;
 use shardlab::trace::draw::timeline::{self, Level, Target};
 use shardlab::units::Nanos;
@@ -43,9 +44,12 @@ impl App {
             }
             Command::Capture(at) => self.run.capture(at),
             Command::Train(scenario) => self.train(ctx, *scenario),
+            Command::Open(saved, left_out) => self.open(ctx, *saved, &left_out),
             Command::Toggle(popup) => self.toggle(popup),
             Command::Close => self.over = None,
             Command::Tell(text) => self.notice = Some(text),
+            Command::Export(order) => self.export(ctx, *order),
+            Command::CopyPath => self.copy_path(ctx),
         }
         self.keys.give_to(Over::keyboard(self.over.as_ref()));
         ctx.request_repaint();
@@ -53,7 +57,7 @@ impl App {
 
     fn toggle(&mut self, popup: Popup) {
         let is_open = self.over.as_ref().is_some_and(|over| over.popup() == popup);
-        self.over = (!is_open).then(|| Over::open(popup, self.run.scenario()));
+        self.over = (!is_open).then(|| Over::open(popup, self.saved(), || self.offer()));
     }
 
     /// Opens the rows of a position, or closes them.
@@ -111,6 +115,11 @@ impl App {
             Action::Split => self.toggle(Popup::Split),
             Action::Open => self.toggle(Popup::Open),
             Action::Save => self.toggle(Popup::Save),
+            Action::Export => {
+                // What is exported stands still meanwhile.
+                self.play.pause();
+                self.toggle(Popup::Export);
+            }
             Action::Palette => self.toggle(Popup::Palette),
             Action::Help => self.toggle(Popup::Help),
             Action::Theme => {
@@ -140,7 +149,7 @@ impl App {
     }
 
     /// Another run, in place of this one.
-    fn train(&mut self, ctx: &egui::Context, scenario: Scenario) {
+    pub(super) fn train(&mut self, ctx: &egui::Context, scenario: Scenario) {
         // The old run ends first: two would share the cores.
         self.run = crate::run::Run::told(scenario.clone());
         self.run = begin(ctx, scenario, &self.devices, self.source);
@@ -159,9 +168,20 @@ impl App {
 
     /// Brings a step onto the screen.
     pub(super) fn bring(&mut self, step: Option<u64>) {
-        let Some(trace) = step.and_then(|step| self.run.replayed(step)) else { return };
+        let replayed = |step| match &self.times {
+            Some(times) => Some(Trace { step, ..times.clone() }),
+            None => self.run.replayed(step),
+        };
+        let Some(trace) = step.and_then(replayed) else { return };
         let Some(facts) = self.run.facts() else { return };
         let step = Step::new(facts, trace);
+        if self.step.is_none() {
+            // A view from a file may be of another Plan or of slower steps.
+            let (plan, end) = (&facts.plan, step.timeline.end());
+            self.sight.selection = self.sight.selection.filter(|target| target.fits(plan));
+            self.sight.window = self.sight.window.filter(|window| window.start < end);
+            self.sight.marked = self.sight.marked.filter(|marked| marked.start < end);
+        }
         self.axis.hold(step.timeline.end());
         self.figures.take(step.number(), &step.bubble);
         self.play.show(step.on_screen());

@@ -16,11 +16,11 @@ pub const FRAMES_MAX: usize = 200;
 /// Height at most, in pixels.
 pub const HEIGHT_MAX: u32 = 720;
 
-/// Bytes that an animation will have about: what changes from frame to frame is a small part of a
-/// picture of flat colours, which compress well.
+/// Bytes that an animation will have about. Flat colours compress well, and from frame to frame
+/// little more than the playhead moves.
 pub fn estimated_bytes(width: u32, height: u32, frames: usize) -> u64 {
     let picture = u64::from(width) * u64::from(height);
-    picture / 8 + picture / 60 * frames as u64
+    picture / 12 + picture / 700 * frames as u64
 }
 
 /// An endless animation of frames of equal size, each shown for `centiseconds`.
@@ -28,31 +28,79 @@ pub fn estimated_bytes(width: u32, height: u32, frames: usize) -> u64 {
 /// # Errors
 /// If there is no frame, their sizes differ, or a side is longer than a GIF can be.
 pub fn encode(frames: &[Image], centiseconds: u16) -> Result<Vec<u8>, ExportError> {
-    let expected = frames.first().map_or((0, 0), |first| (first.width, first.height));
-    let (width, height) = expected;
-    let limit = u32::from(u16::MAX);
-    if width.min(height) == 0 || width.max(height) > limit {
-        return Err(ExportError::Size { width, height, limit });
+    let mut reel = Reel::new(frames, centiseconds)?;
+    for frame in frames {
+        reel.push(frame)?;
     }
-    let sizes = frames.iter().map(|image| (image.width, image.height));
-    if let Some((frame, found)) = sizes.enumerate().find(|(_, found)| *found != expected) {
-        return Err(ExportError::Frames { frame, found, expected });
+    reel.finish()
+}
+
+/// An animation to which frames are added one by one: none but the last one is kept.
+pub struct Reel {
+    palette: Palette,
+    encoder: Encoder<Vec<u8>>,
+    size: (u32, u32),
+    centiseconds: u16,
+    /// The last frame, by palette.
+    before: Option<Vec<u8>>,
+    count: usize,
+}
+
+impl std::fmt::Debug for Reel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reel").field("size", &self.size).field("count", &self.count).finish()
     }
-    let palette = Palette::of(frames);
-    let failed = |error: gif::EncodingError| ExportError::Encoding(error.to_string());
-    let mut bytes = Vec::new();
-    let mut encoder =
-        Encoder::new(&mut bytes, width as u16, height as u16, &palette.rgb).map_err(failed)?;
-    encoder.set_repeat(Repeat::Infinite).map_err(failed)?;
-    let mut before: Option<Vec<u8>> = None;
-    for image in frames {
-        let indexed = palette.indexed(image);
-        let frame = changed(before.as_deref(), &indexed, width as usize);
-        encoder.write_frame(&Frame { delay: centiseconds, ..frame }).map_err(failed)?;
-        before = Some(indexed);
+}
+
+impl Reel {
+    /// An endless animation of frames like these examples, from which its colours are chosen; each
+    /// frame is shown for `centiseconds`.
+    ///
+    /// # Errors
+    /// If there is no example, or a side is longer than a GIF can be.
+    pub fn new(examples: &[Image], centiseconds: u16) -> Result<Self, ExportError> {
+        let size = examples.first().map_or((0, 0), |first| (first.width, first.height));
+        let (width, height) = size;
+        let limit = u32::from(u16::MAX);
+        if width.min(height) == 0 || width.max(height) > limit {
+            return Err(ExportError::Size { width, height, limit });
+        }
+        let palette = Palette::of(examples);
+        let mut encoder = Encoder::new(Vec::new(), width as u16, height as u16, &palette.rgb)
+            .map_err(encoding)?;
+        encoder.set_repeat(Repeat::Infinite).map_err(encoding)?;
+        Ok(Self { palette, encoder, size, centiseconds, before: None, count: 0 })
     }
-    drop(encoder);
-    Ok(bytes)
+
+    /// Adds a frame.
+    ///
+    /// # Errors
+    /// If its size is not that of the examples.
+    pub fn push(&mut self, image: &Image) -> Result<(), ExportError> {
+        let found = (image.width, image.height);
+        if found != self.size {
+            return Err(ExportError::Frames { frame: self.count, found, expected: self.size });
+        }
+        let indexed = self.palette.indexed(image);
+        let frame = changed(self.before.as_deref(), &indexed, self.size.0 as usize);
+        let frame = Frame { delay: self.centiseconds, ..frame };
+        self.encoder.write_frame(&frame).map_err(encoding)?;
+        self.before = Some(indexed);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// The file.
+    ///
+    /// # Errors
+    /// If the encoder refuses.
+    pub fn finish(self) -> Result<Vec<u8>, ExportError> {
+        self.encoder.into_inner().map_err(|error| ExportError::Encoding(error.to_string()))
+    }
+}
+
+fn encoding(error: gif::EncodingError) -> ExportError {
+    ExportError::Encoding(error.to_string())
 }
 
 /// The colours of an animation, and where each of its pixels is among them.
@@ -105,7 +153,7 @@ impl Palette {
             let index = match last {
                 Some((same, index)) if same == colour => index,
                 _ => *met.entry(colour).or_insert_with(|| match &self.lookup {
-                    Lookup::Few(few) => few[&colour],
+                    Lookup::Few(few) => nearest(few, colour),
                     Lookup::Many(best) => best.index_of(pixel) as u8,
                 }),
             };
@@ -114,6 +162,16 @@ impl Palette {
         };
         image.rgba.chunks_exact(4).map(index).collect()
     }
+}
+
+/// The colour itself, or the one that is most like it where no example had it.
+fn nearest(few: &BTreeMap<[u8; 3], u8>, colour: [u8; 3]) -> u8 {
+    let distance = |other: &[u8; 3]| -> u32 {
+        let pairs = colour.iter().zip(other);
+        pairs.map(|(a, b)| u32::from(a.abs_diff(*b)).pow(2)).sum()
+    };
+    let known = || few.iter().min_by_key(|(other, _)| distance(other)).map(|(_, index)| *index);
+    few.get(&colour).copied().or_else(known).unwrap_or_default()
 }
 
 /// The smallest rectangle that holds all that has changed; in it, what has not is transparent.
@@ -192,6 +250,18 @@ mod tests {
         }
         let alone = encode(&frames[..1], 5).unwrap();
         assert!(bytes.len() < 3 * alone.len(), "{} against {}", bytes.len(), alone.len());
+    }
+
+    #[test]
+    fn colours_that_no_example_had_become_the_nearest_ones() {
+        let solid = |level: u8| Image::new(64, 32, [level, level, level, 255].repeat(64 * 32));
+        let mut reel = Reel::new(&[solid(0), solid(200)], 5).unwrap();
+        for level in [0, 190, 20] {
+            reel.push(&solid(level)).unwrap();
+        }
+        let seen = played(&reel.finish().unwrap());
+        let levels: Vec<u8> = seen.iter().map(|frame| frame[0]).collect();
+        assert_eq!(levels, [0, 200, 0]);
     }
 
     #[test]

@@ -3,8 +3,12 @@
 //! What is drawn comes from `shardlab::trace::draw` as SVG, or from the renderer as pixels; here
 //! it only becomes bytes. Nothing here needs a display or an adapter.
 
+pub mod drawing;
+pub mod film;
 pub mod gif;
+pub mod job;
 pub mod moment;
+pub mod order;
 pub mod parts;
 pub mod raster;
 
@@ -43,6 +47,12 @@ pub enum ExportError {
     /// The encoder refused.
     #[error("the picture cannot be encoded: {0}")]
     Encoding(String),
+    /// There is such a file, and it is not to be replaced.
+    #[error("cannot write {}: it is there already. Replace it, or give another name", .path.display())]
+    Exists {
+        /// Which file.
+        path: PathBuf,
+    },
     /// The file cannot be written.
     #[error("cannot write {}: {why}. Choose another folder", .path.display())]
     Write {

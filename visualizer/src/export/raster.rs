@@ -52,10 +52,24 @@ impl Image {
 /// # Errors
 /// If it is not SVG, or too large.
 pub fn paint(svg: &str, scale: f32) -> Result<Image, ExportError> {
-    let options =
-        usvg::Options { fontdb: fonts(), font_family: "Ubuntu".into(), ..usvg::Options::default() };
-    let tree =
-        usvg::Tree::from_str(svg, &options).map_err(|error| ExportError::Svg(error.to_string()))?;
+    let others = usvg::FontResolver::default_fallback_selector();
+    let font_resolver = usvg::FontResolver {
+        // Signs have their font already: another one would be taken for the whole text.
+        select_fallback: Box::new(move |glyph, tried, fonts| match is_sign(glyph) {
+            true => None,
+            false => others(glyph, tried, fonts),
+        }),
+        ..usvg::FontResolver::default()
+    };
+    let options = usvg::Options {
+        fontdb: fonts(),
+        font_family: "Ubuntu".into(),
+        font_resolver,
+        ..usvg::Options::default()
+    };
+    let svg = signs_apart(svg);
+    let tree = usvg::Tree::from_str(&svg, &options)
+        .map_err(|error| ExportError::Svg(error.to_string()))?;
     let [width, height] =
         [tree.size().width(), tree.size().height()].map(|side| (side * scale).ceil() as u32);
     let limit = SIDE_MAX;
@@ -68,6 +82,26 @@ pub fn paint(svg: &str, scale: f32) -> Result<Image, ExportError> {
     pixels.fill(resvg::tiny_skia::Color::WHITE);
     resvg::render(&tree, Transform::from_scale(scale, scale), &mut pixels.as_mut());
     Ok(Image { width, height, rgba: pixels.take() })
+}
+
+/// Arrows and geometric signs, which the fixed font of the app has.
+fn is_sign(glyph: char) -> bool {
+    ('\u{2190}'..='\u{25ff}').contains(&glyph)
+}
+
+/// Gives signs a font of their own, as in the window.
+fn signs_apart(svg: &str) -> String {
+    let mut text = String::with_capacity(svg.len());
+    for glyph in svg.chars() {
+        if is_sign(glyph) {
+            text += "<tspan font-family=\"monospace\">";
+            text.push(glyph);
+            text += "</tspan>";
+        } else {
+            text.push(glyph);
+        }
+    }
+    text
 }
 
 /// The fonts of the app and no others: the same picture on every machine.
@@ -116,6 +150,19 @@ mod tests {
         let twice = paint(TEXT, 2.0).unwrap();
         assert_eq!((twice.width, twice.height), (160, 40));
         assert!(twice.rgba.len() / 4 - dark(&twice) > 3 * glyphs);
+    }
+
+    #[test]
+    fn an_arrow_does_not_change_the_font_of_its_text() {
+        let plain = paint(TEXT, 2.0).unwrap();
+        let with_arrow = paint(&TEXT.replace("F3", "F3→"), 2.0).unwrap();
+        let letters = |image: &Image| -> Vec<u8> {
+            let rows = image.rgba.chunks(4 * image.width as usize);
+            // The two letters end before this column.
+            rows.flat_map(|row| row[..4 * 37].to_vec()).collect()
+        };
+        assert!(letters(&plain) == letters(&with_arrow), "the letters have changed");
+        assert!(plain != with_arrow, "the arrow is not there");
     }
 
     #[test]

@@ -1,11 +1,18 @@
 //! The window without a display: the same app, laid out in memory and painted by an adapter.
 //!
 //! Time passes by frames of a fixed length, so that nothing depends on how fast the machine is but
-//! the times of the run itself. `shots` writes the pictures of `--screenshot`.
+//! the times of the run itself. `run` trains what is shown, `shots` writes the pictures of
+//! `--screenshot`, `record` the animation of `--record`.
 
+mod record;
+mod run;
 mod shots;
 
-pub use shots::{ShotError, Shots, take};
+pub use record::{Take, record};
+pub use run::Run;
+pub use shots::{Shots, take};
+
+use std::path::Path;
 
 use eframe::egui;
 use eframe::egui_wgpu::{RenderState, RendererOptions, WgpuConfiguration};
@@ -15,11 +22,40 @@ use egui_kittest::wgpu::{WgpuTestRenderer, default_wgpu_setup};
 use crate::app::{App, Start};
 use crate::args::{Scale, Size};
 use crate::export::ExportError;
+use crate::export::film::Estimate;
 use crate::export::raster::Image;
 use crate::shown::Command;
 
 /// How much time passes in a frame, in seconds: the figures change in each.
 const FRAME: f32 = 0.25;
+
+/// Why there are no pictures.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShotError {
+    /// The run does not get there.
+    #[error("{0}")]
+    Run(String),
+    /// The file of times cannot be used.
+    #[error("{0}")]
+    Trace(String),
+    /// A picture cannot be made or written.
+    #[error(transparent)]
+    Export(#[from] ExportError),
+}
+
+/// What is told while pictures are made.
+#[derive(Clone, Copy, Debug)]
+pub enum Told<'a> {
+    /// A file is written.
+    Written(&'a Path),
+    /// No adapter paints, and why.
+    NoAdapter(&'a str),
+    /// What an animation will be.
+    Estimate(Estimate),
+    /// So many frames of so many are painted.
+    Painted(usize, usize),
+}
 
 /// What paints the pixels: an adapter that no window has opened, software before hardware, so that
 /// pictures are the same wherever there is the same driver.

@@ -1,33 +1,31 @@
 //! `--screenshot`: trains a scenario so far and writes a picture of every view.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
-use crate::app::Start;
-use crate::args::{Scale, Size};
+use shardlab::trace::draw::scene::Area;
+
+use crate::args::{Format, Scale, Size};
+use crate::export::drawing::Drawing;
 use crate::export::parts::{Part, file_name};
 use crate::export::{self, ExportError, moment};
 use crate::panels;
-use crate::run::State;
 use crate::shown::{Command, Side};
 use crate::zones::Dividers;
 
-use super::{Headless, Painter};
+use super::{Headless, Painter, Run, ShotError, Told};
 
-/// How often the run is asked what there is.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Frames until everything stands: the figures are written, the tabs have found their size.
 const SETTLED: usize = 3;
 
 /// Which pictures are taken.
 #[derive(Debug)]
 pub struct Shots {
-    /// What the window starts with; its steps are trained to `at`.
-    pub start: Start,
-    /// The step that is shown, counted from 1.
-    pub at: u64,
+    /// Of which run.
+    pub run: Run,
     /// Of what.
     pub parts: Vec<(Part, String)>,
+    /// As what.
+    pub format: Format,
     /// Size of the window in points.
     pub size: Size,
     /// Pixels a point.
@@ -36,30 +34,27 @@ pub struct Shots {
     pub folder: PathBuf,
 }
 
-/// Why there are no pictures.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ShotError {
-    /// The run does not get there.
-    #[error("{0}")]
-    Run(String),
-    /// No adapter paints.
-    #[error("{0}")]
-    Adapter(String),
-    /// A picture cannot be made or written.
-    #[error(transparent)]
-    Export(#[from] ExportError),
-}
-
-/// Takes the pictures; `tell` hears the path of each.
+/// Takes the pictures; where no adapter paints, from vector pictures, which are written as well.
 ///
 /// # Errors
-/// If the run fails before the step, no adapter paints, or a file cannot be written.
-pub fn take(shots: Shots, mut tell: impl FnMut(&Path)) -> Result<(), ShotError> {
-    let Shots { start, at, parts, size, scale, folder } = shots;
-    let painter = Painter::open().map_err(ShotError::Adapter)?;
-    let mut window = Headless::open(start, size, scale, Some(painter));
-    train(&mut window, at)?;
+/// If the run fails before the step or a file cannot be written.
+pub fn take(
+    shots: Shots,
+    painter: Result<Painter, String>,
+    mut tell: impl FnMut(Told<'_>),
+) -> Result<(), ShotError> {
+    let Shots { run, parts, format, size, scale, folder } = shots;
+    let painter = match (format, painter) {
+        (Format::Svg, _) => None,
+        (Format::Png, Ok(painter)) => Some(painter),
+        (Format::Png, Err(why)) => {
+            tell(Told::NoAdapter(&why));
+            None
+        }
+    };
+    let studio = Studio { scale, format, size, has_painter: painter.is_some() };
+    let mut window = run.open(size, scale, painter)?;
+    window.app_mut().audit().keep_scenes();
     window.frames(SETTLED);
     let telling = window.app().step().map(moment::telling).unwrap_or_default();
     window.ask(Command::Seek(telling));
@@ -68,26 +63,38 @@ pub fn take(shots: Shots, mut tell: impl FnMut(&Path)) -> Result<(), ShotError> 
     for (part, name) in parts {
         let shown = turn_to(&mut window, part);
         window.frames(SETTLED);
-        let path = folder.join(file_name(&scenario, &name, step, "png"));
-        export::write(&path, &window.pixels()?.png()?)?;
-        tell(&path);
+        for (ending, bytes) in studio.pictures(&mut window)? {
+            let path = folder.join(file_name(&scenario, &name, step, ending));
+            export::write(&path, &bytes)?;
+            tell(Told::Written(&path));
+        }
         turn_back(&mut window, shown);
     }
     Ok(())
 }
 
-/// Waits until the run holds at the step.
-fn train(window: &mut Headless, at: u64) -> Result<(), ShotError> {
-    loop {
-        window.app_mut().listen();
-        let run = window.app().run();
-        match run.state() {
-            State::Failed(why) => return Err(ShotError::Run(why.to_string())),
-            State::NotFinite { .. } | State::Hang { .. } => return Ok(()),
-            State::Held | State::Done if run.trained() >= at => return Ok(()),
-            State::Starting(_) | State::Training | State::Held | State::Done => {}
+/// How pictures are made.
+struct Studio {
+    scale: Scale,
+    format: Format,
+    size: Size,
+    has_painter: bool,
+}
+
+impl Studio {
+    /// The files of what the window shows now, with their endings.
+    fn pictures(&self, window: &mut Headless) -> Result<Vec<(&'static str, Vec<u8>)>, ExportError> {
+        if self.has_painter {
+            return Ok(vec![("png", window.pixels()?.png()?)]);
         }
-        std::thread::sleep(LOOK_EVERY);
+        let area = Area::sized(f32::from(self.size.width), f32::from(self.size.height));
+        let title = window.app().run().scenario().name.clone();
+        let drawing = Drawing::new(title, area, window.app_mut().audit().scenes());
+        let svg = ("svg", drawing.svg(self.scale.0).into_bytes());
+        Ok(match self.format {
+            Format::Svg => vec![svg],
+            Format::Png => vec![svg, ("png", drawing.image(self.scale.0)?.png()?)],
+        })
     }
 }
 
@@ -123,10 +130,13 @@ fn turn_to(window: &mut Headless, part: Part) -> Turned {
     turned
 }
 
+/// Shows the window as before; each tab shows its first one again.
 fn turn_back(window: &mut Headless, turned: Turned) {
     if let Some(side) = turned.maximised {
         window.ask(Command::Maximise(side));
         window.ask(Command::Select(None));
+        window.ask(Command::OpenLeft(0));
+        window.ask(Command::OpenRight(0));
     }
     window.ask(Command::Divide(turned.dividers));
 }

@@ -1,23 +1,27 @@
-//! What can lie over the window: lists, the split, the palette, the keys, a path.
+//! What can lie over the window: lists, the split, the palette, the keys, a path, the export.
 //!
 //! One at a time. Each is drawn on a [`Board`] of its own in egui's foreground, closes with Esc or a
 //! press beside it, and returns commands like any other part.
 
+mod dialogue;
+mod export;
 mod help;
 mod list;
 mod palette;
 mod path;
 mod split;
 
+pub use export::Offer;
+
 use eframe::egui;
 use egui::{Id, Order, Sense};
-use shardlab::config::Scenario;
 use shardlab::trace::draw::scene::{Area, Shape};
 
 use crate::app::Anchors;
 use crate::board::{Board, Desk};
 use crate::keys::{Keyboard, Keys};
 use crate::paint;
+use crate::saved::Saved;
 use crate::shown::{Command, Popup};
 
 /// What is over the window, with what was typed and chosen in it so far.
@@ -36,6 +40,8 @@ enum Kind {
     Help(help::Help),
     /// A path to open or to save to.
     Path(path::PathField),
+    /// An export.
+    Export(Box<export::Export>),
 }
 
 /// What a popup is drawn with.
@@ -53,14 +59,15 @@ pub struct Around<'a> {
 
 impl Over {
     /// Opens one.
-    pub fn open(popup: Popup, scenario: &Scenario) -> Self {
+    pub fn open(popup: Popup, saved: Saved, offer: impl FnOnce() -> Offer) -> Self {
         Self(match popup {
             Popup::Scenarios => Kind::Scenarios(list::Scenarios::default()),
-            Popup::Split => Kind::Split(Box::new(split::Split::new(scenario))),
+            Popup::Split => Kind::Split(Box::new(split::Split::new(&saved.scenario))),
             Popup::Palette => Kind::Palette(palette::Palette::default()),
             Popup::Help => Kind::Help(help::Help::default()),
             Popup::Open => Kind::Path(path::PathField::open()),
-            Popup::Save => Kind::Path(path::PathField::save(scenario)),
+            Popup::Save => Kind::Path(path::PathField::save(saved)),
+            Popup::Export => Kind::Export(Box::new(export::Export::new(offer()))),
         })
     }
 
@@ -72,6 +79,7 @@ impl Over {
             Kind::Palette(_) => Popup::Palette,
             Kind::Help(_) => Popup::Help,
             Kind::Path(path) => path.popup(),
+            Kind::Export(_) => Popup::Export,
         }
     }
 
@@ -107,6 +115,7 @@ impl Over {
                     Kind::Palette(palette) => palette.show(&mut board, inner, around),
                     Kind::Help(help) => help.show(&mut board, inner, around),
                     Kind::Path(path) => path.show(&mut board, inner),
+                    Kind::Export(export) => export.show(&mut board, inner),
                 };
                 board.finish();
                 ui.allocate_rect(rect, Sense::hover());
@@ -129,7 +138,7 @@ impl Over {
             Kind::Scenarios(_) => around.anchors.scenario,
             Kind::Split(_) => around.anchors.split,
             Kind::Help(_) => around.anchors.help,
-            Kind::Palette(_) | Kind::Path(_) => return false,
+            Kind::Palette(_) | Kind::Path(_) | Kind::Export(_) => return false,
         };
         let at = ctx.input(|input| input.pointer.interact_pos());
         at.is_some_and(|at| paint::rect(button).contains(at))
@@ -145,13 +154,14 @@ impl Over {
             Kind::Palette(_) => (520.0, palette::HEIGHT),
             Kind::Help(_) => (860.0, help::HEIGHT),
             Kind::Path(_) => (620.0, path::HEIGHT),
+            Kind::Export(_) => (620.0, export::HEIGHT),
         };
         let width = (width * scale).min(window.width - 2.0 * margin);
         let height = (height * scale).min(window.height - 2.0 * margin);
         let (left, top) = match &self.0 {
             Kind::Scenarios(_) => (around.anchors.scenario.left, around.anchors.scenario.bottom()),
             Kind::Split(_) => (around.anchors.split.left, around.anchors.split.bottom()),
-            Kind::Palette(_) | Kind::Help(_) | Kind::Path(_) => {
+            Kind::Palette(_) | Kind::Help(_) | Kind::Path(_) | Kind::Export(_) => {
                 ((window.width - width) / 2.0, (window.height - height) / 4.0)
             }
         };

@@ -4,13 +4,13 @@
 //! field does the same.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use eframe::egui;
-use shardlab::config::Scenario;
 use shardlab::trace::draw::scene::Area;
 
+use super::dialogue::{Answer, Dialogue, NO_PATH};
 use crate::board::{Board, Control, Style};
+use crate::saved::Saved;
 use crate::shown::{Command, Popup};
 
 /// Height before scaling.
@@ -22,28 +22,36 @@ pub(super) struct PathField {
     text: String,
     purpose: Purpose,
     error: Option<String>,
-    /// The system's dialogue, while it is open.
-    dialogue: Option<Receiver<Option<PathBuf>>>,
+    /// The path that was refused because it is there: asked for once more, it is replaced.
+    refused: Option<PathBuf>,
+    dialogue: Dialogue,
 }
 
 #[derive(Debug)]
 enum Purpose {
     Open,
-    Save(Box<Scenario>),
+    Save(Box<Saved>),
 }
 
 impl PathField {
     pub(super) fn open() -> Self {
-        Self { text: String::new(), purpose: Purpose::Open, error: None, dialogue: None }
+        Self {
+            text: String::new(),
+            purpose: Purpose::Open,
+            error: None,
+            refused: None,
+            dialogue: Dialogue::default(),
+        }
     }
 
-    pub(super) fn save(scenario: &Scenario) -> Self {
-        let text = format!("{}.toml", crate::presets::slug(&scenario.name));
+    pub(super) fn save(saved: Saved) -> Self {
+        let text = format!("{}.toml", crate::presets::slug(&saved.scenario.name));
         Self {
             text,
-            purpose: Purpose::Save(Box::new(scenario.clone())),
+            purpose: Purpose::Save(Box::new(saved)),
             error: None,
-            dialogue: None,
+            refused: None,
+            dialogue: Dialogue::default(),
         }
     }
 
@@ -58,6 +66,7 @@ impl PathField {
         let look = board.look();
         let (title, what) = match self.purpose {
             Purpose::Open => ("Open a scenario", "Open"),
+            Purpose::Save(_) if self.refused.is_some() => ("Save the scenario", "Replace"),
             Purpose::Save(_) => ("Save the scenario", "Save"),
         };
         let (heading, rest) = area.cut_top(look.gap(7));
@@ -65,7 +74,7 @@ impl PathField {
         let (field, rest) = rest.cut_top(look.gap(9));
         let changed = board.field(field, "path", &mut self.text, "Path of a TOML file");
         if changed {
-            self.error = None;
+            (self.error, self.refused) = (None, None);
         }
         let (line, rest) = rest.cut_top(look.gap(8));
         if let Some(error) = &self.error {
@@ -80,7 +89,8 @@ impl PathField {
         }
         let (system, _) = left.cut_right(look.gap(2)).1.cut_right(look.gap(30));
         let hint = "Asks the system for a file.";
-        if self.dialogue.is_none() && board.button(system, Control::text("browse", "Browse…", hint))
+        if !self.dialogue.is_open()
+            && board.button(system, Control::text("browse", "Browse…", hint))
         {
             self.browse(board.ctx());
         }
@@ -89,44 +99,34 @@ impl PathField {
     }
 
     fn browse(&mut self, ctx: &egui::Context) {
-        let (answer, answers) = channel();
-        let ctx = ctx.clone();
         let saves = match &self.purpose {
             Purpose::Open => None,
             Purpose::Save(_) => Some(self.text.clone()),
         };
         let ask = move || {
             let dialogue = rfd::FileDialog::new().add_filter("Scenario", &["toml"]);
-            let path = match saves {
+            match saves {
                 None => dialogue.pick_file(),
                 Some(name) => dialogue.set_file_name(name).save_file(),
-            };
-            // Nobody listens any more if the popup was closed meanwhile.
-            answer.send(path).ok();
-            ctx.request_repaint();
+            }
         };
-        let thread = std::thread::Builder::new().name("file dialogue".into()).spawn(ask);
-        match thread {
-            Ok(_) => self.dialogue = Some(answers),
-            Err(error) => self.error = Some(format!("No dialogue ({error}). Type the path")),
+        if let Err(error) = self.dialogue.open(ctx, ask) {
+            self.error = Some(format!("No dialogue ({error}). Type the path"));
         }
     }
 
     /// What the system's dialogue has answered.
     fn answer(&mut self) -> Vec<Command> {
-        let answer = match self.dialogue.as_ref().map(Receiver::try_recv) {
-            None | Some(Err(TryRecvError::Empty)) => return Vec::new(),
-            Some(Ok(answer)) => answer,
-            Some(Err(TryRecvError::Disconnected)) => None,
-        };
-        self.dialogue = None;
-        match answer {
-            Some(path) => {
+        match self.dialogue.answer() {
+            Answer::None => Vec::new(),
+            Answer::Path(path) => {
+                // The system has asked already whether a file is to be replaced.
                 self.text = path.display().to_string();
+                self.refused = Some(path.clone());
                 self.go(&path)
             }
-            None => {
-                self.error = Some("No file was chosen. Type the path if no dialogue opens".into());
+            Answer::NoPath => {
+                self.error = Some(NO_PATH.into());
                 Vec::new()
             }
         }
@@ -138,30 +138,31 @@ impl PathField {
             return Vec::new();
         }
         match &self.purpose {
-            Purpose::Open => match Scenario::read(path) {
-                Ok(scenario) => vec![Command::Train(Box::new(scenario)), Command::Close],
+            Purpose::Open => match Saved::read(path) {
+                Ok((saved, left_out)) => {
+                    vec![Command::Close, Command::Open(Box::new(saved), left_out)]
+                }
                 Err(error) => {
-                    self.error = Some(error.to_string().replace('\n', "; "));
+                    self.error = Some(error.replace('\n', "; "));
                     Vec::new()
                 }
             },
-            Purpose::Save(scenario) => {
-                let written = scenario
-                    .to_toml()
-                    .map_err(|error| error.to_string())
-                    .and_then(|text| std::fs::write(path, text).map_err(|error| error.to_string()));
-                match written {
-                    Ok(()) => {
-                        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-                        vec![Command::Tell(format!("Saved to {}", path.display())), Command::Close]
-                    }
-                    Err(error) => {
-                        self.error =
-                            Some(format!("{}: {error}. Give another path", path.display()));
-                        Vec::new()
-                    }
-                }
+            Purpose::Save(_) if path.exists() && self.refused.as_deref() != Some(path) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                self.error = Some(format!("{name} is there already. Replace it?"));
+                self.refused = Some(path.to_owned());
+                Vec::new()
             }
+            Purpose::Save(saved) => match saved.write(path) {
+                Ok(()) => {
+                    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+                    vec![Command::Tell(format!("Saved to {}", path.display())), Command::Close]
+                }
+                Err(error) => {
+                    self.error = Some(error);
+                    Vec::new()
+                }
+            },
         }
     }
 }

@@ -1,13 +1,17 @@
 //! Tests of the whole window, without a display: drawn by software, driven by pointer and keys.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod pixels;
 mod window;
 
 mod actions;
 mod audit;
+mod command;
 mod composition;
 mod explanations;
+mod exports;
 mod live;
 mod panels;
 mod pause;
+mod pictures;
 mod trouble;

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Half, Timeline};
 use crate::mesh::{Axis, Rank};
-use crate::plan::{Action, Instr, Lane};
+use crate::plan::{Action, Instr, Lane, Plan};
 use crate::trace::Span;
 use crate::trace::draw::Work;
 use crate::trace::draw::blocks::{Piece, State};
@@ -12,7 +14,10 @@ use crate::trace::draw::timeline::row::work_of;
 use crate::units::Nanos;
 
 /// How finely a row is cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Level {
     /// A pass of a microbatch, or a collective.
     #[default]
@@ -29,7 +34,8 @@ impl Level {
 }
 
 /// Something in a picture of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Target {
     /// The block that an instruction lies in, at a level.
     Block {
@@ -60,6 +66,26 @@ pub enum Target {
         /// What for.
         axis: Axis,
     },
+}
+
+impl Target {
+    /// Whether steps of a Plan can have it: a choice may come from a file that knew another one.
+    pub fn fits(&self, plan: &Plan) -> bool {
+        let has = |rank: Rank| rank.index() < plan.programs.len();
+        let runs = |rank: Rank, instr: u32| {
+            let program = plan.programs.get(rank.index());
+            program.is_some_and(|program| (instr as usize) < program.instrs.len())
+        };
+        match *self {
+            Self::Block { rank, instr, .. } => runs(rank, instr),
+            Self::Wait { rank, before } => {
+                has(rank) && before.is_none_or(|instr| runs(rank, instr))
+            }
+            Self::Rank(rank) => has(rank),
+            Self::Position(position) => position < plan.mesh.pp,
+            Self::Link { from, to, .. } => has(from) && has(to),
+        }
+    }
 }
 
 /// Where a target lies.

@@ -1,0 +1,303 @@
+//! The export: what, as which kind of file, in which colours, and where to.
+
+use std::path::{Path, PathBuf};
+
+use eframe::egui;
+use shardlab::trace::draw::scene::Area;
+
+use super::dialogue::{Answer, Dialogue, NO_PATH};
+use crate::board::{Board, Control, Style};
+use crate::export::film::Estimate;
+use crate::export::order::{Colours, Existing, Form, Order};
+use crate::export::parts::{Part, file_name};
+use crate::shown::Command;
+
+/// Height before scaling.
+pub(super) const HEIGHT: f32 = 368.0;
+/// Height of a button before scaling.
+const BUTTON: f32 = 30.0;
+
+/// What there is to export, as it was when the dialogue was opened.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// The name of the scenario.
+    pub scenario: String,
+    /// The step on the screen, 0-based; `None` before the first.
+    pub step: Option<u64>,
+    /// Width and height of the window in points.
+    pub size: (f32, f32),
+    /// What an animation will be.
+    pub film: Option<Estimate>,
+}
+
+/// The dialogue.
+#[derive(Debug)]
+pub(super) struct Export {
+    offer: Offer,
+    parts: Vec<(Part, String)>,
+    part: usize,
+    form: Form,
+    colours: Colours,
+    path: String,
+    error: Option<String>,
+    /// The path that was refused because it is there: asked for once more, it is replaced.
+    refused: Option<PathBuf>,
+    dialogue: Dialogue,
+}
+
+impl Export {
+    pub(super) fn new(offer: Offer) -> Self {
+        let (form, colours) = (Form::Png(2), Colours::AsShown);
+        let parts = Part::all();
+        let mut export = Self {
+            offer,
+            parts,
+            part: 0,
+            form,
+            colours,
+            path: String::new(),
+            error: None,
+            refused: None,
+            dialogue: Dialogue::default(),
+        };
+        export.path = export.suggested();
+        export
+    }
+
+    /// The usual name of the file.
+    fn suggested(&self) -> String {
+        let part = if self.form.is_picture() { self.parts[self.part].1.as_str() } else { "step" };
+        let step = self.offer.step.unwrap_or_default();
+        file_name(&self.offer.scenario, part, step, self.form.ending())
+    }
+
+    /// Changes something; a path that was not typed by hand follows.
+    fn change(&mut self, change: impl FnOnce(&mut Self)) {
+        let suggested = self.suggested();
+        change(self);
+        if let Some(folder) = self.path.strip_suffix(&suggested) {
+            self.path = format!("{folder}{}", self.suggested());
+        }
+        (self.error, self.refused) = (None, None);
+    }
+
+    pub(super) fn show(&mut self, board: &mut Board<'_>, area: Area) -> Vec<Command> {
+        let look = board.look();
+        let (heading, rest) = area.cut_top(look.gap(8));
+        board.write(heading, "Export", Style::sized(look.heading()));
+        let rest = self.choices(board, rest);
+        // Enter in the field exports; elsewhere it presses the button that has the focus.
+        let typing = board.ctx().text_edit_focused();
+        let enter = typing && board.ctx().input(|input| input.key_pressed(egui::Key::Enter));
+        let (field, rest) = rest.cut_top(look.gap(9));
+        let before = self.path.clone();
+        board.field(field, "export path", &mut self.path, "Path of the file");
+        if self.path != before {
+            (self.error, self.refused) = (None, None);
+        }
+        let (line, rest) = rest.cut_top(look.gap(8));
+        let (text, ink) = match &self.error {
+            Some(error) => (error.clone(), look.theme.error),
+            None => (self.what_it_will_be(), look.theme.faint),
+        };
+        board.read(line, "export says", &text);
+        board.write(line, &text, Style::sized(look.small()).ink(ink));
+        let (buttons, _) = rest.cut_top(look.gap(8));
+        let (go, left) = buttons.cut_right(look.gap(24));
+        let what = if self.refused.is_some() { "Replace" } else { "Export" };
+        let mut commands = Vec::new();
+        if board.button(go, Control::text("export go", what, "Writes the file.")) || enter {
+            commands = self.go();
+        }
+        let (browse, _) = left.cut_right(look.gap(2)).1.cut_right(look.gap(30));
+        let hint = "Asks the system for a place.";
+        if !self.dialogue.is_open()
+            && board.button(browse, Control::text("export browse", "Browse…", hint))
+        {
+            self.browse(board.ctx());
+        }
+        match self.dialogue.answer() {
+            Answer::None => {}
+            // The system has asked already whether a file is to be replaced.
+            Answer::Path(path) => {
+                self.path = path.display().to_string();
+                self.refused = Some(path);
+                commands = self.go();
+            }
+            Answer::NoPath => self.error = Some(NO_PATH.into()),
+        }
+        commands
+    }
+
+    /// The three rows of buttons; what is below them.
+    fn choices(&mut self, board: &mut Board<'_>, area: Area) -> Area {
+        let parts: Vec<String> = self.parts.iter().map(|(_, name)| capital(name)).collect();
+        let named: Vec<(&str, &str, bool)> = parts
+            .iter()
+            .enumerate()
+            .map(|(index, name)| (name.as_str(), "Shows this part.", index == self.part))
+            .collect();
+        let is_picture = self.form.is_picture();
+        let (chosen, rest) = row(board, area, "of", if is_picture { &named } else { &[] });
+        if let Some(part) = chosen {
+            self.change(|export| export.part = part);
+        }
+        let forms = Form::ALL.map(|form| (form.name(), form.about(), form == self.form));
+        let (chosen, rest) = row(board, rest, "as", &forms);
+        if let Some(form) = chosen {
+            self.change(|export| export.form = Form::ALL[form]);
+        }
+        let hint = "Colours of the picture.";
+        let colours = Colours::ALL.map(|colours| (colours.name(), hint, colours == self.colours));
+        let (chosen, rest) = row(board, rest, "in", if is_picture { &colours } else { &[] });
+        if let Some(colours) = chosen {
+            self.change(|export| export.colours = Colours::ALL[colours]);
+        }
+        rest
+    }
+
+    fn what_it_will_be(&self) -> String {
+        let (width, height) = self.offer.size;
+        match (self.form, &self.offer.film) {
+            (Form::Png(scale), _) if self.parts[self.part].0 == Part::Window => {
+                let [width, height] = [width, height].map(|side| side * f32::from(scale));
+                format!("{} {width:.0} × {height:.0}.", self.form.about())
+            }
+            (Form::Gif, Some(film)) => format!("{film}."),
+            _ => self.form.about().into(),
+        }
+    }
+
+    fn go(&mut self) -> Vec<Command> {
+        let path = PathBuf::from(self.path.trim());
+        if path.as_os_str().is_empty() {
+            self.error = Some("Type the path of a file".into());
+            return Vec::new();
+        }
+        if self.offer.step.is_none() && self.form != Form::Svg && !matches!(self.form, Form::Png(_))
+        {
+            self.error = Some("No step has ended yet. Close this and wait for the first".into());
+            return Vec::new();
+        }
+        let replaces = self.refused.as_deref() == Some(path.as_path());
+        if path.exists() && !replaces {
+            self.error = Some(format!("{} is there already. Replace it?", shown(&path)));
+            self.refused = Some(path);
+            return Vec::new();
+        }
+        let existing = if replaces { Existing::Replaced } else { Existing::Kept };
+        let (part, form, colours) = (self.parts[self.part].0, self.form, self.colours);
+        let order = Order { part, form, colours, path, existing };
+        vec![Command::Close, Command::Export(Box::new(order))]
+    }
+
+    fn browse(&mut self, ctx: &egui::Context) {
+        let name = shown(Path::new(&self.path));
+        let is_folder = self.form == Form::TraceOfRanks;
+        let ask = move || {
+            let dialogue = rfd::FileDialog::new();
+            match is_folder {
+                true => dialogue.pick_folder(),
+                false => dialogue.set_file_name(name).save_file(),
+            }
+        };
+        if let Err(error) = self.dialogue.open(ctx, ask) {
+            self.error = Some(format!("No dialogue ({error}). Type the path"));
+        }
+    }
+}
+
+/// The last part of a path.
+fn shown(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn capital(name: &str) -> String {
+    let mut letters = name.chars();
+    let first = letters.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(letters).collect()
+}
+
+/// A word and its choices, in as many lines as they need; which one was pressed, and what is below.
+fn row(
+    board: &mut Board<'_>,
+    area: Area,
+    word: &str,
+    choices: &[(&str, &str, bool)],
+) -> (Option<usize>, Area) {
+    let look = board.look();
+    let line = look.scale * BUTTON + look.gap(1);
+    let (words, buttons) = area.cut_left(look.gap(10));
+    board.write(words.cut_top(line).0, word, Style::default().ink(look.theme.faint));
+    let (mut left, mut top) = (buttons.left, buttons.top);
+    let mut pressed = None;
+    for (index, (name, hint, chosen)) in choices.iter().enumerate() {
+        let width = board.button_width(name);
+        if left + width > buttons.right() && left > buttons.left {
+            (left, top) = (buttons.left, top + line);
+        }
+        let place = Area::new(left, top, width, look.scale * BUTTON);
+        let id = format!("export {word} {name}");
+        if board.button(place, Control::text(&id, name, hint).chosen(*chosen)) {
+            pressed = Some(index);
+        }
+        left += width + look.gap(1);
+    }
+    let below = top + line + look.gap(1) - area.top;
+    (pressed, area.cut_top(below).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dialogue() -> Export {
+        let scenario = "Shakespeare, small".to_owned();
+        Export::new(Offer { scenario, step: Some(23), size: (1280.0, 800.0), film: None })
+    }
+
+    #[test]
+    fn the_name_follows_what_is_chosen_but_not_what_was_typed() {
+        let mut export = dialogue();
+        assert_eq!(export.path, "shakespeare-small_watch_24.png");
+        export.change(|export| export.part = 1);
+        assert_eq!(export.path, "shakespeare-small_timeline_24.png");
+        export.path = format!("/somewhere/{}", export.path);
+        export.change(|export| export.form = Form::Csv);
+        assert_eq!(export.path, "/somewhere/shakespeare-small_step_24.csv");
+        export.path = "mine.csv".into();
+        export.change(|export| export.form = Form::Svg);
+        assert_eq!(export.path, "mine.csv");
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_replaced_only_when_asked_for_once_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.png");
+        std::fs::write(&path, "old").unwrap();
+        let mut export = dialogue();
+        export.path = path.display().to_string();
+        assert!(export.go().is_empty());
+        assert!(export.error.as_ref().unwrap().contains("a.png is there already"));
+        let commands = export.go();
+        assert!(matches!(
+            &commands[..],
+            [Command::Close, Command::Export(order)] if order.existing == Existing::Replaced
+        ));
+        export.path = folder.path().join("b.png").display().to_string();
+        let commands = export.go();
+        assert!(matches!(
+            &commands[..],
+            [Command::Close, Command::Export(order)] if order.existing == Existing::Kept
+        ));
+    }
+
+    #[test]
+    fn tables_wait_for_the_first_step() {
+        let mut export = dialogue();
+        export.offer.step = None;
+        export.change(|export| export.form = Form::Csv);
+        assert!(export.go().is_empty());
+        assert!(export.error.unwrap().contains("No step has ended"));
+    }
+}
