@@ -3,6 +3,7 @@
 //! that cost something; what blocks show is added up again from the spans of instructions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use shardlab::cli::live::{Header, LiveState, Progress, Shown, live};
 use shardlab::cli::text::{Charset, Colour, Terminal, width};
@@ -14,6 +15,7 @@ use shardlab::planner::plan_step;
 use shardlab::sim::{Links, replay};
 use shardlab::trace::draw::axis::TimeAxis;
 use shardlab::trace::draw::playback::slow_motion;
+use shardlab::trace::draw::timeline::{Level, Target, Timeline};
 use shardlab::trace::draw::{Block, Cause, Work, blocks, shortest_forward};
 use shardlab::trace::{Badge, Trace};
 use shardlab::units::{Bytes, Nanos};
@@ -140,6 +142,39 @@ fn a_wait_names_the_rank_that_is_missing_at_its_last_moment() {
         }
     }
     assert!(compared > 500, "{compared} waits were compared");
+}
+
+#[test]
+fn what_lies_at_an_instant_is_found_again_at_every_level() {
+    let mut found = 0;
+    for seed in 0..30 {
+        let plan = Arc::new(plan_step(&draw_spec(seed, 12)).expect("a legal layout"));
+        let order = order::derive(&plan);
+        let trace = Arc::new(step(&plan, &order));
+        let timeline = Timeline::new(plan.clone(), &order, trace.clone(), &[]);
+        for rank in plan.mesh.ranks() {
+            for level in Level::ALL {
+                let (mut at, mut waits) = (Nanos(0), Nanos(0));
+                while at < timeline.end() {
+                    let target = timeline.target_at(rank, level, at).expect("no holes");
+                    let (whose, span) = timeline.span(&target).expect("it is there");
+                    let what = format!("seed {seed}, rank {rank}, {level:?}: {target:?} at {at}");
+                    assert!(whose == rank && span.start == at && at < span.end, "{what}: {span:?}");
+                    let words = timeline.explain(&target);
+                    assert!(words.ends_with('.') && words.chars().count() <= 120, "{words}");
+                    if let Target::Wait { .. } = target {
+                        waits += span.duration();
+                    }
+                    at = span.end;
+                    found += 1;
+                }
+                let waiting: Nanos = timeline.blocks(rank).iter().map(Block::waiting).sum();
+                assert!(waits <= waiting, "a wait is one at every level");
+                assert!(level != Level::Instr || waits == waiting, "seed {seed}, rank {rank}");
+            }
+        }
+    }
+    assert!(found > 10_000, "{found} cells were found");
 }
 
 #[test]

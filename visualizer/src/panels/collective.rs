@@ -43,7 +43,7 @@ impl Panel for Collective {
 
     fn example(&self, step: &Step) -> Option<Target> {
         let (rank, instr) = first(&step.facts.plan, &step.facts.order)?;
-        Some(Target::Block { rank, level: Level::Pass, instr })
+        Some(Target::block(rank, Level::Pass, instr))
     }
 
     fn clear(&mut self) {

@@ -112,7 +112,7 @@ fn choosing_a_sum_of_gradients_opens_it() {
     let mut window = tab(Opened::default(), COLLECTIVE);
     let facts = window.app().run().facts().expect("the run is ready").clone();
     let (rank, instr) = first(&facts.plan, &facts.order).expect("a collective");
-    window.ask(Command::Select(Some(Target::Block { rank, level: Level::Pass, instr })));
+    window.ask(Command::Select(Some(Target::block(rank, Level::Pass, instr))));
     window.frames(2);
     let texts = texts(&mut window);
     assert!(texts.iter().any(|text| text.starts_with("reduce-scatter of gradients")), "{texts:?}");

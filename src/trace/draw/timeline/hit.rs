@@ -52,6 +52,6 @@ impl Layout {
         let time = self.time_at(at.x);
         let index = row.beside.partition_point(|beside| beside.span.end <= time);
         let beside = row.beside.get(index).filter(|beside| beside.span.start <= time)?;
-        Some(Target::Block { rank, level: Level::Instr, instr: beside.instr })
+        Some(Target::block(rank, Level::Instr, beside.instr))
     }
 }

@@ -45,6 +45,8 @@ pub enum Target {
         level: Level,
         /// Its first instruction.
         instr: u32,
+        /// Which part of that instruction, if a row shows other work in between; else 0.
+        part: u32,
     },
     /// A wait.
     Wait {
@@ -97,6 +99,13 @@ pub(super) struct Place {
     pub(super) pieces: Range<usize>,
 }
 
+impl Target {
+    /// The block that an instruction lies in, at a level.
+    pub const fn block(rank: Rank, level: Level, instr: u32) -> Self {
+        Self::Block { rank, level, instr, part: 0 }
+    }
+}
+
 impl Timeline {
     /// What covers an instant of a rank, at a level.
     pub fn target_at(&self, rank: Rank, level: Level, time: Nanos) -> Option<Target> {
@@ -113,7 +122,10 @@ impl Timeline {
         let row = self.row(rank);
         let first: &Piece = &row.pieces[pieces.start];
         match (first.state, first.instr) {
-            (State::Runs(_), Some(instr)) => Target::Block { rank, level, instr },
+            (State::Runs(_), Some(instr)) => {
+                let parts = self.parts(rank, instr).take_while(|part| *part < pieces.start);
+                Target::Block { rank, level, instr, part: parts.count() as u32 }
+            }
             _ => {
                 // Behind a wait something runs, or the step ends.
                 let next = row.pieces[pieces.end..].iter().find(|piece| work_of(piece).is_some());
@@ -126,7 +138,9 @@ impl Timeline {
     /// there this time.
     pub(super) fn place(&self, target: &Target) -> Option<Place> {
         match *target {
-            Target::Block { rank, level, instr } => self.place_of_block(rank, level, instr),
+            Target::Block { rank, level, instr, part } => {
+                self.place_of_block(rank, level, (instr, part))
+            }
             Target::Wait { rank, before } => self.place_of_wait(rank, before),
             Target::Rank(_) | Target::Position(_) | Target::Link { .. } => None,
         }
@@ -138,24 +152,37 @@ impl Timeline {
         self.place(target).map(|place| (place.rank, place.span))
     }
 
-    fn place_of_block(&self, rank: Rank, level: Level, instr: u32) -> Option<Place> {
+    /// The pieces of a row that show an instruction, ascending.
+    fn parts(&self, rank: Rank, instr: u32) -> impl Iterator<Item = usize> + '_ {
+        let (row, ran) = (self.row(rank), self.span_of(rank, instr));
+        let first = row.index_at(Level::Instr, ran.start);
+        let shown = row.pieces[first..].iter().enumerate();
+        let inside = shown.take_while(move |(index, piece)| {
+            *index == 0 || piece.end <= ran.end || piece.instr == Some(instr)
+        });
+        let parts =
+            inside.filter(move |(_, piece)| piece.instr == Some(instr) && work_of(piece).is_some());
+        parts.map(move |(index, _)| first + index)
+    }
+
+    fn place_of_block(&self, rank: Rank, level: Level, (instr, part): (u32, u32)) -> Option<Place> {
         let row = self.rows.get(rank.index())?;
         let ran = *self.trace.spans[rank.index()].get(instr as usize)?;
-        let shown = row.index_at(Level::Instr, ran.start);
-        // A piece may begin late, where the row shows other work before it.
-        let ahead = row.pieces[shown..]
-            .iter()
-            .take(8)
-            .position(|piece| piece.instr == Some(instr) && work_of(piece).is_some());
-        let piece = match ahead {
-            Some(ahead) => shown + ahead,
+        let mut parts = self.parts(rank, instr);
+        let first = parts.next();
+        // In another step there may be fewer parts.
+        let piece = match part.checked_sub(1).and_then(|after| parts.nth(after as usize)).or(first)
+        {
+            Some(piece) => piece,
             None if row.beside.iter().any(|beside| beside.instr == instr) => {
+                let shown = row.index_at(Level::Instr, ran.start);
                 return Some(Place { rank, span: ran, pieces: shown..shown });
             }
             // What takes no time this once: the block that goes on there.
-            None => (shown < row.pieces.len() && ran.start == ran.end).then_some(shown)?,
+            None if ran.start == ran.end => row.index_at(Level::Instr, ran.start),
+            None => return None,
         };
-        work_of(&row.pieces[piece])?;
+        work_of(row.pieces.get(piece)?)?;
         let part = row.part(level, row.index_of(level, piece));
         Some(Place { rank, span: part.span, pieces: part.pieces })
     }
@@ -183,7 +210,7 @@ impl Timeline {
             (0..count).map(move |instr| (rank, instr))
         };
         match *target {
-            Target::Block { rank, level, instr } => {
+            Target::Block { rank, level, instr, .. } => {
                 let place = self.place(target);
                 let mine = place.map(|place| self.instrs_of_block(level, &place, instr));
                 mine.into_iter().flatten().map(|instr| (rank, instr)).collect()
