@@ -239,7 +239,7 @@ mod tests {
             speed: Some(-7),
             window: span(3, 1 << 40),
             marked: span(5, 7),
-            selection: Some(Target::Block { rank: Rank(3), level: Level::Layer, instr: 12 }),
+            selection: Some(Target::block(Rank(3), Level::Layer, 12)),
             dividers: Dividers { timeline: 1.0 / 3.0, left: 0.7 },
         };
         Saved { scenario: presets::all().remove(4).scenario, view: Some(view) }

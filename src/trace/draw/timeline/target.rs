@@ -46,6 +46,7 @@ pub enum Target {
         /// Its first instruction.
         instr: u32,
         /// Which part of that instruction, if a row shows other work in between; else 0.
+        #[serde(default)]
         part: u32,
     },
     /// A wait.
