@@ -262,3 +262,43 @@ fn group(pieces: &[Piece], layer: impl Fn(&Piece) -> Option<u32>, mut cut: impl 
         cut(pieces.len() as u32);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::{Mesh, RankOrder};
+    use crate::trace::draw::blocks;
+    use crate::trace::draw::sketch::one_f_one_b;
+
+    #[test]
+    fn time_of_each_kind_is_that_of_all_pieces_added_up() {
+        let sketch = one_f_one_b(Mesh { dp: 1, tp: 1, pp: 3, order: RankOrder::TpDpPp }, 90, 7);
+        let (order, trace) = sketch.replay();
+        for row in blocks::rows(&sketch.plan, &order, &trace) {
+            let row = RankRow::new(&sketch.plan, row);
+            assert!(row.pieces.len() > 5 * STRIDE);
+            let mut expected = [0; KINDS];
+            let (mut piece, mut at) = (0, Nanos(0));
+            for time in (0..=trace.end().0 + 5).map(Nanos) {
+                while piece < row.pieces.len() && at < time {
+                    expected[kind(&row.pieces[piece])] += 1;
+                    at += Nanos(1);
+                    piece += usize::from(row.pieces[piece].end == at);
+                }
+                assert_eq!(row.before(time), Sum(expected), "before {time}");
+            }
+            for level in Level::ALL {
+                for time in (0..=trace.end().0).step_by(5).map(Nanos) {
+                    for index in [0, row.len(level) / 2] {
+                        let found = row.next_after(level, index, time);
+                        assert_eq!(
+                            found,
+                            row.index_at(level, time).max(index),
+                            "{level:?}, {time}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
