@@ -72,6 +72,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         "Against one rank: losses differ by {:.0e}, weights by {:.0e}: {verdict}.",
         v.loss_rel_max, v.final_rel_max
     );
-    println!("\nNext: cargo run --release, which trains this for 200 steps and shows it live");
+    println!("\nNext: cargo run --release --example 09_schedule_from_a_file");
     Ok(())
 }

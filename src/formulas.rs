@@ -5,8 +5,9 @@
 //! Plan: what really happens is counted by `ledger`, and the two are held against each other.
 //!
 //! Symbols: r replicas (data), t tensor ranks, p pipeline positions, m microbatches, L layers,
-//! h elements of the residual stream, T tokens of a step, V vocabulary, Ψ parameters.
+//! v stages a position, h elements of the residual stream, T tokens of a step, V vocabulary, Ψ parameters.
 
+use crate::config::schedule::Stages;
 use crate::config::{Layout, Model, OptimizerKind, Recompute, Training, ZeroStage};
 use crate::mesh::Axis;
 use crate::plan::Role;
@@ -86,6 +87,10 @@ struct Sizes {
     t: u64,
     p: u64,
     m: u64,
+    /// Boundaries between stages on different positions, in symbols and their number.
+    boundaries: (&'static str, u64),
+    /// Whether embedding and head lie on one position.
+    together: bool,
     layers: u64,
     h: u64,
     tokens: u64,
@@ -104,7 +109,7 @@ struct Sizes {
 impl Sizes {
     fn of(model: &Model, layout: &Layout, training: &Training) -> Self {
         let [r, t, p, m] = [layout.dp, layout.tp, layout.pp, layout.microbatches].map(u64::from);
-        let [h, k, f, v] =
+        let [h, k, f, vocab] =
             [model.hidden_size, model.head_dim, model.intermediate_size, model.vocab_size]
                 .map(u64::from);
         let (heads, key_heads) = (model.num_attention_heads, model.num_key_value_heads);
@@ -112,15 +117,25 @@ impl Sizes {
         let shared_heads = holders.iter().map(|&count| 2 * (count - 1) * 2 * k * h).sum();
         let qkv = (u64::from(heads) + 2 * held) * k * h;
         let layer = qkv + u64::from(heads) * k * h + 3 * f * h + 2 * t * h;
+        let v = u64::from(layout.chunks);
+        let (boundaries, together) = match layout.schedule.stages() {
+            _ if p == 1 => (("(p−1)", 0), true),
+            Stages::V => (("2(p−1)", 2 * (p - 1)), true),
+            // A file places its stages as it likes; most go round.
+            Stages::Loop | Stages::Given if v > 1 => (("(p·v−1)", p * v - 1), false),
+            Stages::One | Stages::Loop | Stages::Given => (("(p−1)", p - 1), false),
+        };
         Self {
             r,
             t,
             p,
             m,
+            boundaries,
+            together,
             layers: u64::from(model.num_hidden_layers),
             h,
             tokens: u64::from(training.batch) * u64::from(training.seq),
-            table: v * h,
+            table: vocab * h,
             tied: model.tie_word_embeddings,
             layer,
             qkv,
@@ -189,11 +204,11 @@ fn tensor_bytes(sizes: &Sizes, layout: &Layout) -> Formula {
 /// T·h a boundary and direction, from every tensor rank, or once under sequence parallel; a tied
 /// table is summed over its two stages.
 fn pipeline_bytes(sizes: &Sizes) -> Formula {
-    let &Sizes { r, t, p, h, tokens, .. } = sizes;
+    let &Sizes { r, t, h, tokens, boundaries, .. } = sizes;
     let copies = if sizes.sequence { 1 } else { t };
     let mut sum = Sum::default();
-    sum.add(&[("2(p−1)", 2 * (p - 1)), ("T", tokens), ("h", h), ("t", copies)]);
-    if sizes.tied && p > 1 {
+    sum.add(&[("", 2), boundaries, ("T", tokens), ("h", h), ("t", copies)]);
+    if sizes.tied && !sizes.together {
         sum.add(&[("r", r), ("", 2), ("V·h", sizes.table)]);
     }
     sum.add(&sizes.scalar(Axis::Pp));
@@ -203,10 +218,10 @@ fn pipeline_bytes(sizes: &Sizes) -> Formula {
 /// Ψ parameters summed over the replicas and shared again: 2Ψ; with sharded gradients they are
 /// summed once a microbatch, with sharded weights gathered twice a microbatch as well.
 fn data_bytes(sizes: &Sizes) -> Formula {
-    let &Sizes { r, t, p, m, layers, h, table, tied, .. } = sizes;
+    let &Sizes { r, t, m, layers, h, table, tied, together, .. } = sizes;
     // The last norm lies on every tensor rank.
     let rest = layers * sizes.layer + t * h;
-    let tables = if tied && p == 1 { table } else { 2 * table };
+    let tables = if tied && together { table } else { 2 * table };
     let psi = rest + tables;
     // What other ranks of a replica complete is summed over the replicas once a step.
     let norms = if sizes.sequence { t * (2 * layers + 1) * h } else { 0 };
@@ -236,8 +251,8 @@ fn data_bytes(sizes: &Sizes) -> Formula {
 /// activations and workspace depend on the order of the step, and gathered weights on its slots.
 pub fn memory(role: Role, model: &Model, layout: &Layout, training: &Training) -> Option<Formula> {
     let sizes = Sizes::of(model, layout, training);
-    let &Sizes { r, t, p, layers, h, table, tied, .. } = &sizes;
-    let tables = if tied && p == 1 { table } else { 2 * table };
+    let &Sizes { r, t, layers, h, table, tied, together, .. } = &sizes;
+    let tables = if tied && together { table } else { 2 * table };
     let psi = layers * sizes.layer + t * h + tables;
     let mut sum = Sum::default();
     match role {

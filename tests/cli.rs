@@ -188,6 +188,42 @@ fn plan_shows_the_schedule_of_the_textbook() {
 }
 
 #[test]
+fn plan_explains_named_schedules_and_files() {
+    let folder = folder();
+    let flags = "--pp 3 --tp 1 --dp 1 --microbatches 8 --schedule";
+    let shown = text(&run_in(folder.path(), &format!("plan {flags} zb-v")).stdout);
+    for line in [
+        "pipeline 3 · ZeRO 0 · ZB-V, 2 stages a position · 8 microbatches",
+        "  this is ZB-V\n",
+        "  makespan 50, waiting/span 4.0 %, waiting/ideal 4.2 %\n",
+        "  formula (p−1)/(6m+p−1) = 4.0 %, (p−1)/(6m) = 4.2 %\n",
+        "  work of the busiest position 48; holes inside rows 0, of 6 waiting\n",
+        "  p0   keeps 6 microbatches at most (stage 0 6, stage 5 1); embedding, head\n",
+    ] {
+        assert!(shown.contains(line), "no `{line}` in\n{shown}");
+    }
+    // Its own table, with messages that would hang elsewhere, is known again.
+    let csv = text(&run_in(folder.path(), &format!("plan {flags} zb-v --csv")).stdout);
+    let with_messages = csv.replacen("0F0,", "0SEND_F2,0F0,2RECV_B0,", 1);
+    let with_messages = with_messages.replacen("1F0,", "3SEND_B0,1F0,1RECV_F2,", 1);
+    fs::write(folder.path().join("v.csv"), with_messages).unwrap();
+    let output = run_in(folder.path(), "plan --tp 1 --dp 1 --schedule v.csv --json");
+    let note = text(&output.stderr);
+    assert!(note.contains("row 0 stands at 0SEND_F2 for 1RECV_F2"), "{note}");
+    let read = json(&output, 0);
+    assert_eq!((&read["known"], &read["layout"]["chunks"]), (&"zb-v".into(), &2.into()));
+    assert_eq!(read["stage_peaks"], serde_json::json!([6, 5, 4, 3, 2, 1]));
+    for (flags, words) in [
+        ("--schedule gpipe --chunks 2", "has one stage a pipeline position"),
+        ("--schedule zb-v --chunks 3", "has two stages a pipeline position, in a V"),
+        ("--schedule interleaved-1f1b --pp 4 --chunks 3", "12 stages need 12 units"),
+    ] {
+        let error = refusal(&format!("plan --tp 1 {flags}"), 2);
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
 fn a_schedule_goes_out_as_csv_and_comes_back() {
     let folder = folder();
     let written = run_in(folder.path(), "plan --pp 4 --tp 1 --schedule gpipe --csv");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// In reading order.
-const EXAMPLES: [&str; 8] = [
+const EXAMPLES: [&str; 10] = [
     "01_plan_by_hand",
     "02_split_gemm",
     "03_all_reduce_step_by_step",
@@ -16,6 +16,8 @@ const EXAMPLES: [&str; 8] = [
     "06_pipeline_parallel",
     "07_zero",
     "08_all_at_once",
+    "09_schedule_from_a_file",
+    "10_bubble_against_microbatches",
 ];
 
 fn folder() -> PathBuf {
@@ -170,6 +172,43 @@ fn all_axes_at_once_learn_what_one_rank_learns() {
         assert!(row[1] == row[3] && number(row[1]) > 0.0, "{output}");
     }
     assert!(output.contains(": the same training."), "{output}");
+}
+
+#[test]
+fn a_schedule_from_a_file_is_checked_explained_and_trained() {
+    let output = output(EXAMPLES[8]);
+    for part in [
+        "a pass twice: stage 0: microbatch 1 is missing its backward; microbatch 0 runs backward again",
+        "no row for a stage: stage 1 is in no row",
+        "a circle: rows wait for one another: row 0 stands at 0B0 for 1B0",
+        "no pass: row 0, cell 1: `hello` is not an action",
+        "own.csv      no known schedule  makespan 14 of 12 work",
+        "1f1b         1F1B               makespan 15 of 12 work",
+        "zb-h1        ZB-H1              makespan 13 of 12 work",
+        "Same weights to the last bit: true.",
+    ] {
+        assert!(output.contains(part), "no `{part}` in\n{output}");
+    }
+}
+
+#[test]
+fn more_microbatches_wait_less_with_every_schedule() {
+    let output = output(EXAMPLES[9]);
+    let shares = |first: &str| -> Vec<f64> {
+        let line = output.lines().find(|line| line.starts_with(first)).unwrap();
+        let words = line[24..].split_whitespace().take(6);
+        words.map(|word| number(word.trim_end_matches('*'))).collect()
+    };
+    assert_eq!(shares("1F1B "), [60.0, 42.9, 27.3, 15.8, 8.6, 4.5]);
+    assert_eq!(shares("interleaved 1F1B "), [55.6, 27.3, 15.8, 8.6, 4.5, 2.3]);
+    assert_eq!(shares("ZB-H1 "), [45.5, 20.0, 11.1, 5.9, 3.0, 1.5]);
+    for name in ["GPipe", "looped BFS", "ZB-H2", "interleaved zero bubble", "ZB-V", "DualPipe-V"] {
+        let shares = shares(name);
+        assert!(shares.windows(2).all(|pair| pair[0] > pair[1]), "{name}: {shares:?}");
+    }
+    let holes =
+        |first: &str| output.lines().rfind(|line| line.starts_with(first)).unwrap().to_owned();
+    assert!(holes("ZB-V").ends_with(" 6       0"), "{output}");
 }
 
 #[test]

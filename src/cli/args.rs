@@ -37,6 +37,7 @@ const PLAN_EXAMPLES: &str = "\
 Examples:
   shardlab plan --pp 4 --tp 1 --microbatches 8
   shardlab plan --schedule mine.csv --svg mine.svg
+  shardlab plan --pp 3 --tp 1 --schedule zb-v --microbatches 8
   shardlab plan --pp 4 --schedule gpipe --csv > gpipe.csv
   shardlab plan --text --rank 3";
 
@@ -253,13 +254,14 @@ pub struct LayoutArgs {
     /// Pipeline positions.
     #[arg(long, value_name = "N")]
     pub pp: Option<u32>,
-    /// Stages per pipeline position.
+    /// Stages per pipeline position: 1, or 2 and more in a loop, or 2 in a V; the schedule decides.
     #[arg(long, value_name = "N")]
     pub chunks: Option<u32>,
     /// What data-parallel ranks share out: 1 optimizer state, 2 gradients too, 3 weights too.
     #[arg(long, value_name = "0|1|2|3")]
     pub zero: Option<ZeroStage>,
-    /// Order of forwards and backwards: gpipe, 1f1b or a file.
+    /// Order of forwards and backwards: gpipe, 1f1b, zb-h1, zb-h2; with chunks interleaved-1f1b,
+    /// looped-bfs, interleaved-zero-bubble; in a V zb-v, dualpipe-v; or a file.
     #[arg(long, value_name = "NAME|FILE.csv")]
     pub schedule: Option<ScheduleName>,
     /// Microbatches of a data-parallel rank in a step.

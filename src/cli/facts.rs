@@ -16,14 +16,13 @@ use super::summary::{
     Command, Entropy, Exact, Formula, Learned, Sharing, Suggestion, Summary, Waiting, summary,
 };
 use super::text::{Colour, Terminal};
-use super::timetable;
-use crate::config::{Layout, Scenario, ScheduleName};
+use crate::config::{Layout, Scenario};
 use crate::data::Marks;
 use crate::exec::DeviceKind;
 use crate::mesh::Axis;
 use crate::plan::{Lane, Phase, Plan};
 use crate::planner::schedule::unit_time::unit_times;
-use crate::planner::schedule::{Act, Pass, Schedule};
+use crate::planner::schedule::{Act, Pass, Schedule, named};
 use crate::planner::{Purpose, StepSpec, plan_step};
 use crate::trace::bubble::{Bubble, formula_waiting_over_span};
 use crate::trace::{Badge, Trace};
@@ -105,20 +104,12 @@ fn exactness(verification: &Verification) -> Exact {
 /// How much the ranks waited, what the textbook says, and what the rest is.
 fn waiting(layout: &Layout, plan: &Plan, trace: &Trace, bubble: &Bubble) -> Waiting {
     let share = bubble.waiting_over_span;
-    let schedule = timetable::table(layout).ok();
-    let formula = match (&layout.schedule, &schedule) {
-        (ScheduleName::File(_), schedule) => {
-            let times = schedule.as_ref().and_then(|table| unit_times(table, timetable::unit));
-            times.map(|times| Formula {
-                expression: "with F 1, B 2".into(),
-                share: times.waiting_over_span(),
-            })
-        }
-        (ScheduleName::GPipe | ScheduleName::OneFOneB, _) => Some(Formula {
-            expression: "(p−1)/(m+p−1)".into(),
-            share: formula_waiting_over_span(layout.pp, layout.microbatches),
-        }),
-    };
+    let schedule = named::table(layout).ok();
+    let formula = schedule.as_ref().and_then(Schedule::explain).map(|explained| {
+        let share = explained.times.waiting_over_span();
+        let expression = explained.formula.map_or("with F 1, B 2", |formula| formula.over_span);
+        Formula { expression: expression.into(), share }
+    });
     let rest = formula.as_ref().zip(schedule.as_ref()).and_then(|(formula, schedule)| {
         rest(formula.share, share, staged_share(schedule, plan, trace)?)
     });

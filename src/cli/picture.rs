@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::Failure;
 use super::output::OutputFile;
-use super::{Failure, timetable};
 use crate::plan::{Action, Phase, order};
+use crate::planner::schedule::explain::textbook as textbook_units;
 use crate::planner::schedule::unit_time::UnitTimes;
 use crate::planner::schedule::{Act, Pass, Schedule, textbook};
 use crate::sim::{Links, replay};
@@ -33,7 +34,7 @@ fn timeline(schedule: &Schedule) -> Timeline {
             _ => Pass::F,
         };
         match action {
-            Action::Launch { .. } => UNIT * timetable::unit(Act { stage: 0, pass, microbatch: 0 }),
+            Action::Launch { .. } => UNIT * textbook_units(Act { stage: 0, pass, microbatch: 0 }),
             Action::Send { .. } | Action::Recv { .. } | Action::Copy { .. } => Nanos(0),
         }
     };
@@ -95,7 +96,7 @@ mod tests {
     fn the_picture_shows_every_pass_when_the_schedule_runs_it() {
         let [split, vee] = [SPLIT, VEE].map(|text| csv::parse(text).unwrap());
         for schedule in [one_f_one_b(4, 8), gpipe(3, 5), one_f_one_b(1, 1), split, vee] {
-            let times = unit_times(&schedule, timetable::unit).unwrap();
+            let times = unit_times(&schedule, textbook_units).unwrap();
             let timeline = timeline(&schedule);
             assert_eq!(timeline.end().0, times.span * UNIT.0);
             for (row, spans) in times.rows.iter().enumerate() {

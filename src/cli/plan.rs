@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,6 +12,7 @@ use super::output;
 use super::picture;
 use super::report::{self, BytesEntry, MemoryEntry};
 use super::settings::Settings;
+use super::text::{Colour, Terminal};
 use super::timetable;
 use super::verify::layout_words;
 use super::{Failure, Outcome};
@@ -18,11 +20,10 @@ use crate::config::{ConfigError, Layout, ScheduleName};
 use crate::ledger::Ledger;
 use crate::mesh::{Axis, Rank};
 use crate::plan::{self, Plan, check, order};
-use crate::planner::schedule::Schedule;
-use crate::planner::schedule::unit_time::{UnitTimes, in_flight_peaks, unit_times};
+use crate::planner::schedule::explain::Explanation;
+use crate::planner::schedule::{Schedule, messages, named};
 use crate::planner::{Purpose, StepSpec, plan_step};
 use crate::trace::Badge;
-use crate::trace::bubble::{formula_waiting_over_ideal, formula_waiting_over_span};
 use crate::train::check_memory;
 use crate::units::Bytes;
 
@@ -39,9 +40,20 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, Failure> {
         output::progress(format_args!("note: {note}"));
     }
     let scenario = settings.scenario;
+    if let ScheduleName::File(path) = &scenario.layout.schedule {
+        let waits = messages::waits(&std::fs::read_to_string(path).unwrap_or_default());
+        if !waits.is_empty() {
+            output::progress(format_args!(
+                "note: the messages of {} would hang where sends wait for their receives: {}. Here \
+                 they are planned anew",
+                path.display(),
+                waits.join("; ")
+            ));
+        }
+    }
     if args.csv {
         // The schedule alone: a faulty file is printed as it was understood.
-        output::print(&timetable::table(&scenario.layout)?.to_string())?;
+        output::print(&named::table(&scenario.layout)?.to_string())?;
         return Ok(Outcome::Success);
     }
     let spec = StepSpec {
@@ -59,23 +71,43 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, Failure> {
         output::print(&plan_text(&plan, args.rank)?)?;
         return Ok(Outcome::Success);
     }
-    let schedule = timetable::table(&scenario.layout)?;
-    let answer = Answer::of(&scenario.layout, &schedule, &plan);
+    let schedule = named::table(&scenario.layout)?;
+    let explanation = explained(&schedule);
+    let answer = Answer::of(&scenario.layout, &schedule, &explanation, &plan);
     if let Some(path) = &args.svg {
         let title = format!("{}: {}", scenario.name, layout_words(&scenario.layout));
-        picture::write(path, (&schedule, &times(&schedule)), &title)?;
+        // The passes of a pair are drawn one after the other.
+        let drawn = schedule.in_turn();
+        picture::write(path, (&drawn, &explained(&drawn).times), &title)?;
     }
     if args.json {
         output::print_json(&answer)?;
     } else {
-        let columns = terminal_size::terminal_size().map_or(COLUMNS, |(width, _)| width.0.into());
         let name = &scenario.name;
         let params = super::text::count(spec.model.parameter_count());
         let head = format!("{name}: {} · {params} params\n\n", layout_words(&scenario.layout));
-        let text = head + &answer.text(&schedule, &plan, columns.max(40));
-        output::print(&super::text::in_charset(&text, super::progress::charset()))?;
+        let terminal = terminal();
+        let picture = timetable::draw(&schedule, &explanation.times, &terminal);
+        let text = head + &answer.text(&picture, (&schedule, &explanation), &plan);
+        output::print(&super::text::in_charset(&text, terminal.charset))?;
     }
     Ok(if answer.faults.is_empty() { Outcome::Success } else { Outcome::CheckFailed })
+}
+
+fn explained(schedule: &Schedule) -> Explanation {
+    schedule.explain().expect("a planned schedule does not hang")
+}
+
+/// What standard output shows: colours only where it is a terminal that wants them.
+fn terminal() -> Terminal {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let wants =
+        io::stdout().is_terminal() && variable("TERM") != "dumb" && variable("NO_COLOR").is_empty();
+    let size = terminal_size::terminal_size();
+    let (width, height) =
+        size.map_or((COLUMNS, 24), |(width, height)| (width.0.into(), height.0.into()));
+    let colour = if wants { Colour::On } else { Colour::Off };
+    Terminal { width: width.max(40), height, charset: super::progress::charset(), colour }
 }
 
 /// The whole Plan as text, or the lines of one rank.
@@ -106,13 +138,20 @@ struct Answer {
     layout: Value,
     /// Cells of each pipeline position.
     schedule: Vec<Vec<String>>,
+    /// The named schedule with these cells.
+    known: Option<String>,
     /// From the first cell to the last in units: F 1, B 2, I 1, W 1.
     makespan: u64,
+    /// The work of the busiest position in the same units.
+    ideal: u64,
     bubble: Ratios,
-    /// Textbook ratios of equal stages; `None` for a schedule from a file.
+    /// Textbook ratios of equal stages; `None` where none is known to be exact.
     formula: Option<Ratios>,
-    /// Microbatches that each position has run forward but not backward, at the most.
+    /// Microbatches that each position has run forward but not backward, at the most: of all its
+    /// stages together.
     in_flight_peaks: Vec<u32>,
+    /// The same by stage.
+    stage_peaks: Vec<u32>,
     bytes_per_step: BytesEntry,
     memory: Vec<MemoryEntry>,
     instructions: u64,
@@ -130,16 +169,16 @@ struct Ratios {
 }
 
 impl Answer {
-    fn of(layout: &Layout, schedule: &Schedule, plan: &Plan) -> Self {
+    fn of(layout: &Layout, schedule: &Schedule, explanation: &Explanation, plan: &Plan) -> Self {
         let ledger = Ledger::of(plan);
-        let times = times(schedule);
-        let (p, m) = (layout.pp, layout.microbatches);
-        let is_textbook = !matches!(layout.schedule, ScheduleName::File(_));
+        let Explanation { known, times, ideal, formula, row_peaks, stage_peaks } = explanation;
         let badges = [
             ("makespan", Badge::Formula),
+            ("ideal", Badge::Formula),
             ("bubble", Badge::Formula),
             ("formula", Badge::Formula),
             ("in_flight_peaks", Badge::Counted),
+            ("stage_peaks", Badge::Counted),
             ("bytes_per_step", Badge::Counted),
             ("memory", Badge::Counted),
             ("instructions", Badge::Counted),
@@ -148,16 +187,19 @@ impl Answer {
         Self {
             layout: report::layout_json(layout),
             schedule: schedule.rows.iter().map(cells).collect(),
+            known: known.as_ref().map(ToString::to_string),
             makespan: times.span,
+            ideal: *ideal,
             bubble: Ratios {
                 waiting_over_span: times.waiting_over_span(),
                 waiting_over_ideal: times.waiting_over_ideal(),
             },
-            formula: is_textbook.then(|| Ratios {
-                waiting_over_span: formula_waiting_over_span(p, m),
-                waiting_over_ideal: formula_waiting_over_ideal(p, m),
+            formula: formula.map(|formula| Ratios {
+                waiting_over_span: formula.waiting_over_span(),
+                waiting_over_ideal: formula.waiting_over_ideal(),
             }),
-            in_flight_peaks: in_flight_peaks(schedule),
+            in_flight_peaks: row_peaks.clone(),
+            stage_peaks: stage_peaks.clone(),
             bytes_per_step: BytesEntry::of(&report::planned_crossings(&ledger), ledger.ranks.len()),
             memory: MemoryEntry::of(&ledger),
             instructions: ledger.instrs(),
@@ -167,26 +209,17 @@ impl Answer {
         }
     }
 
-    fn text(&self, schedule: &Schedule, plan: &Plan, columns: usize) -> String {
-        let mut lines = vec![titled("Schedule, F = 1 and B = 2 units", Badge::Formula)];
-        lines.extend(timetable::draw(schedule, &times(schedule), columns));
-        let percent = |ratio: f64| format!("{:.1} %", ratio * 100.0);
-        let Ratios { waiting_over_span, waiting_over_ideal } = self.bubble;
-        lines.push(format!(
-            "  makespan {}, waiting/span {}, waiting/ideal {}",
-            self.makespan,
-            percent(waiting_over_span),
-            percent(waiting_over_ideal)
-        ));
-        if let Some(Ratios { waiting_over_span, waiting_over_ideal }) = self.formula {
-            lines.push(format!(
-                "  formula (p−1)/(m+p−1) = {}, (p−1)/m = {}",
-                percent(waiting_over_span),
-                percent(waiting_over_ideal)
-            ));
-        }
+    fn text(
+        &self,
+        picture: &[String],
+        (schedule, explanation): (&Schedule, &Explanation),
+        plan: &Plan,
+    ) -> String {
+        let mut lines = vec![titled("Schedule, B = 2 units, F, I and W 1", Badge::Formula)];
+        lines.extend_from_slice(picture);
+        lines.extend(self.explained(explanation));
         lines.push(String::new());
-        lines.extend(self.positions(plan));
+        lines.extend(self.positions(plan, schedule));
         lines.push(String::new());
         lines.extend(self.bytes(plan));
         lines.push(String::new());
@@ -205,13 +238,52 @@ impl Answer {
         lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
     }
 
+    /// Which schedule it is, how long it takes on paper, and what the textbook says.
+    fn explained(&self, explanation: &Explanation) -> Vec<String> {
+        let percent = |ratio: f64| format!("{:.1} %", ratio * 100.0);
+        let Explanation { known, times, formula, .. } = explanation;
+        let known = known.as_ref().map(ScheduleName::title);
+        let Ratios { waiting_over_span, waiting_over_ideal } = self.bubble;
+        let mut lines = vec![
+            format!("  this is {}", known.as_deref().unwrap_or("none of the known schedules")),
+            format!(
+                "  makespan {}, waiting/span {}, waiting/ideal {}",
+                self.makespan,
+                percent(waiting_over_span),
+                percent(waiting_over_ideal)
+            ),
+        ];
+        lines.extend(formula.map(|formula| {
+            format!(
+                "  formula {} = {}, {} = {}",
+                formula.over_span,
+                percent(formula.waiting_over_span()),
+                formula.over_ideal,
+                percent(formula.waiting_over_ideal())
+            )
+        }));
+        let inside = times.waiting_inside();
+        lines.push(format!(
+            "  work of the busiest position {}; holes inside rows {inside}, of {} waiting",
+            self.ideal, times.waiting
+        ));
+        lines
+    }
+
     /// What each pipeline position holds, and how many microbatches it keeps at the most.
-    fn positions(&self, plan: &Plan) -> Vec<String> {
+    fn positions(&self, plan: &Plan, schedule: &Schedule) -> Vec<String> {
         let mut lines = vec![titled("Pipeline positions", Badge::Counted)];
         for (position, peak) in (0..).zip(&self.in_flight_peaks) {
             let held = holds(plan, position);
             let kept = if *peak == 1 { "microbatch" } else { "microbatches" };
-            lines.push(format!("  p{position:<3} keeps {peak} {kept} at most; {held}"));
+            let stages =
+                (0..schedule.stage_count()).filter(|s| schedule.owner(*s) == Some(position));
+            let each: Vec<String> = stages
+                .map(|stage| format!("stage {stage} {}", self.stage_peaks[stage as usize]))
+                .collect();
+            let each =
+                if each.len() > 1 { format!(" ({})", each.join(", ")) } else { String::new() };
+            lines.push(format!("  p{position:<3} keeps {peak} {kept} at most{each}; {held}"));
         }
         lines
     }
@@ -228,10 +300,6 @@ impl Answer {
         }
         lines
     }
-}
-
-fn times(schedule: &Schedule) -> UnitTimes {
-    unit_times(schedule, timetable::unit).expect("a planned schedule does not hang")
 }
 
 /// A heading with its badge on the right.

@@ -293,7 +293,7 @@ fn header(session: &Session) -> Header {
         device,
         why,
         zero: layout.zero,
-        schedule: super::timetable::schedule_word(&layout.schedule),
+        schedule: layout.schedule.title(),
         microbatches: layout.microbatches,
         params: session.model().parameter_count(),
     }

@@ -170,6 +170,12 @@ fn apply_layout(layout: &mut Layout, flags: &LayoutArgs, batch: u32) -> Result<(
         if let ScheduleName::File(path) = schedule {
             layout.schedule = ScheduleName::File(std::path::absolute(path).unwrap_or(path.clone()));
             take_sizes(layout, flags, path);
+        } else if flags.chunks.is_none() {
+            let chunks = schedule.stages().usual(layout.chunks);
+            if chunks != layout.chunks && flags.stage_units.is_none() {
+                layout.stage_units = None;
+            }
+            layout.chunks = chunks;
         }
     }
     let count = flags.microbatches;
@@ -185,8 +191,6 @@ fn take_sizes(layout: &mut Layout, flags: &LayoutArgs, path: &Path) {
     let Ok(schedule) = csv::parse(&text) else { return };
     let Schedule { rows } = &schedule;
     let Some(positions) = u32::try_from(rows.len()).ok().filter(|rows| *rows > 0) else { return };
-    let microbatches = (0..rows.len()).flat_map(|row| schedule.acts(row)).map(|a| a.microbatch);
-    let microbatches = microbatches.max().map_or(1, |last| last.saturating_add(1));
     if flags.pp.is_none() {
         layout.pp = positions;
         layout.stage_units.clone_from(&flags.stage_units);
@@ -195,7 +199,7 @@ fn take_sizes(layout: &mut Layout, flags: &LayoutArgs, path: &Path) {
         layout.chunks = (schedule.stage_count() / positions).max(1);
     }
     if flags.microbatches.is_none() && flags.micro_batch_size.is_none() {
-        layout.microbatches = microbatches;
+        layout.microbatches = schedule.microbatch_count().max(1);
     }
 }
 
@@ -291,6 +295,16 @@ mod tests {
         let taken = layout(&format!("--schedule {file}"));
         assert_eq!((taken.pp, taken.chunks, taken.microbatches), (4, 2, 8));
         assert_eq!(layout(&format!("--schedule {file} --pp 2")).pp, 2);
+    }
+
+    #[test]
+    fn a_named_schedule_brings_its_chunks_unless_they_are_said() {
+        let chunks = |flags: &str| layout(flags).chunks;
+        assert_eq!([chunks("--schedule zb-h2"), chunks("--schedule zb-v")], [1, 2]);
+        assert_eq!(chunks("--schedule interleaved-1f1b"), 2);
+        assert_eq!(chunks("--schedule looped-bfs --chunks 3"), 3);
+        // What was said stays, and the planner refuses it.
+        assert_eq!(chunks("--schedule gpipe --chunks 3"), 3);
     }
 
     #[test]

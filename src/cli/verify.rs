@@ -5,7 +5,6 @@ use serde::Serialize;
 use super::args::VerifyArgs;
 use super::output;
 use super::settings::Settings;
-use super::timetable::schedule_word;
 use super::{Failure, Outcome};
 use crate::checkpoint::Golden;
 use crate::config::{Layout, OptimizerKind, Training};
@@ -109,10 +108,14 @@ pub(super) fn layout_words(layout: &Layout) -> String {
     let [data, tensor, pipeline] =
         Axis::ALL.map(|axis| format!("{} {}", axis.word(), mesh.len(axis)));
     let microbatches = if layout.microbatches == 1 { "microbatch" } else { "microbatches" };
+    let chunks = match layout.chunks {
+        1 => String::new(),
+        chunks => format!(", {chunks} stages a position"),
+    };
     format!(
-        "{data} × {tensor} × {pipeline} · ZeRO {} · {} · {} {microbatches}",
+        "{data} × {tensor} × {pipeline} · ZeRO {} · {}{chunks} · {} {microbatches}",
         layout.zero,
-        schedule_word(&layout.schedule),
+        layout.schedule.title(),
         layout.microbatches
     )
 }

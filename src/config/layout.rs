@@ -3,14 +3,10 @@
 //! Plain sizes and choices, with checks of single values and the arithmetic of batches. Whether
 //! the whole can run with a model is the planner's question.
 
-use std::fmt;
-use std::path::PathBuf;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
-use super::ConfigError;
-use super::error::{unknown_word, words};
+use super::error::words;
+use super::{ConfigError, ScheduleName};
 use crate::mesh::{Mesh, RankOrder};
 use crate::shape::part;
 
@@ -214,62 +210,6 @@ words!(ZeroStage, "zero", [
     "3" => Self::Zero3,
 ]);
 
-/// A pipeline schedule by name or file; a word that ends in `.csv` is a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum ScheduleName {
-    /// All forwards, then all backwards (arXiv:1811.06965).
-    GPipe,
-    /// One forward, one backward (arXiv:1806.03377, 2104.04473).
-    #[default]
-    OneFOneB,
-    /// A table in the CSV grammar of torch.distributed.pipelining.
-    File(PathBuf),
-}
-
-impl ScheduleName {
-    /// The named schedules, in the order in which help lists them.
-    pub const WORDS: &'static [&'static str] = &["gpipe", "1f1b"];
-}
-
-impl FromStr for ScheduleName {
-    type Err = ConfigError;
-    fn from_str(word: &str) -> Result<Self, ConfigError> {
-        match word {
-            "gpipe" => Ok(Self::GPipe),
-            "1f1b" => Ok(Self::OneFOneB),
-            file if file.to_ascii_lowercase().ends_with(".csv") => Ok(Self::File(file.into())),
-            _ => {
-                let known: Vec<_> = Self::WORDS.iter().copied().chain(["FILE.csv"]).collect();
-                Err(unknown_word("schedule", word, &known))
-            }
-        }
-    }
-}
-
-impl fmt::Display for ScheduleName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::GPipe => f.pad("gpipe"),
-            Self::OneFOneB => f.pad("1f1b"),
-            Self::File(path) => path.display().fmt(f),
-        }
-    }
-}
-
-impl TryFrom<String> for ScheduleName {
-    type Error = ConfigError;
-    fn try_from(word: String) -> Result<Self, ConfigError> {
-        word.parse()
-    }
-}
-
-impl From<ScheduleName> for String {
-    fn from(name: ScheduleName) -> Self {
-        name.to_string()
-    }
-}
-
 /// What is computed again in backward instead of kept (arXiv:2205.05198).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -326,6 +266,8 @@ words!(RankOrder, "rank-order", [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fmt;
+    use std::str::FromStr;
 
     /// Each word is the value's name in TOML too, and comes back through `FromStr`.
     #[track_caller]
@@ -353,10 +295,11 @@ mod tests {
 
     #[test]
     fn an_unknown_word_is_refused_with_the_nearest_and_all_known_ones() {
-        let error = "1f1B".parse::<ScheduleName>().unwrap_err().to_string();
+        let error = "1f1".parse::<ScheduleName>().unwrap_err().to_string();
+        let known = ScheduleName::WORDS.join(", ");
         assert_eq!(
             error,
-            "schedule: `1f1B` is not known. Did you mean `1f1b`? Known: gpipe, 1f1b, FILE.csv"
+            format!("schedule: `1f1` is not known. Did you mean `1f1b`? Known: {known}, FILE.csv")
         );
         let error = "4".parse::<ZeroStage>().unwrap_err().to_string();
         assert!(error.contains("0, 1, 2, 3"), "{error}");

@@ -6,11 +6,13 @@ pub mod hugging_face;
 pub mod layout;
 pub mod model;
 pub mod scenario;
+pub mod schedule;
 pub mod training;
 mod error;
 
 pub use error::ConfigError;
-pub use layout::{CollectiveChoice, Layout, Recompute, ScheduleName, ZeroStage};
+pub use layout::{CollectiveChoice, Layout, Recompute, ZeroStage};
 pub use model::{Model, ModelSource};
 pub use scenario::{Data, Scenario};
+pub use schedule::ScheduleName;
 pub use training::{OptimizerKind, Training};

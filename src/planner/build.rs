@@ -9,6 +9,7 @@ use super::model::{Deferred, StageSaved};
 use super::program::{self, RankProgram};
 use super::schedule::{Act, Cell, Pass};
 use super::{PlanError, Purpose, StepSpec};
+use crate::config::ZeroStage;
 use crate::mesh::{Axis, Coord, Rank};
 use crate::plan::{Action, Input, Lane, Life, Origin, Phase, Plan, Role, Scalar, View};
 use crate::shape::DType;
@@ -52,6 +53,9 @@ pub(super) fn message_id(message: Message, unit: u32, microbatch: u32) -> u64 {
     kind << 32 | u64::from(number) << 22 | u64::from(unit) << 12 | u64::from(microbatch)
 }
 
+/// Instruction indices at which the parts of a pass start, and its end.
+pub(super) type Passage = Vec<u32>;
+
 /// Writes the program of one rank.
 pub(super) struct RankWriter<'a> {
     pub(super) context: &'a Context<'a>,
@@ -71,6 +75,8 @@ pub(super) struct RankWriter<'a> {
     pub(super) has_loss: bool,
     /// Activations between two stages of this rank: (forward, stage, microbatch).
     pub(super) handed: BTreeMap<(bool, u32, u32), View>,
+    /// The same where another rank handed them over, received before their pass.
+    pub(super) posted: BTreeMap<(bool, u32, u32), View>,
     /// What forward kept for backward, by (stage, microbatch).
     pub(super) saved: BTreeMap<(u32, u32), StageSaved>,
     /// Weight gradients that wait for their W cell, by (stage, microbatch).
@@ -94,6 +100,7 @@ impl<'a> RankWriter<'a> {
             squared_norm: None,
             has_loss: false,
             handed: BTreeMap::new(),
+            posted: BTreeMap::new(),
             saved: BTreeMap::new(),
             deferred: BTreeMap::new(),
         }
@@ -109,30 +116,28 @@ impl<'a> RankWriter<'a> {
         if trains {
             self.declare_gradients();
         }
-        let row = &self.context.schedule.rows[self.at.pp as usize];
-        let acts: Vec<Act> = row
-            .iter()
-            .flat_map(|cell| match *cell {
-                Cell::One(act) => vec![act],
-                Cell::Pair(one, other) => vec![one, other],
-            })
-            .collect();
-        for (number, &act) in acts.iter().enumerate() {
-            let start = u32::try_from(self.program.instrs.len()).expect("fewer than 2^32");
+        let mut acts_left: Vec<Act> = self.context.schedule.acts(self.at.pp as usize).collect();
+        acts_left.reverse();
+        let position = self.at.pp as usize;
+        for (at, cell) in self.context.schedule.rows[position].iter().enumerate() {
+            let start = self.program.len();
             self.program.cell_starts.push(start);
-            self.program.origin = Origin {
-                stage: Some(act.stage),
-                microbatch: Some(act.microbatch),
-                ..Origin::default()
-            };
-            let writes_weight_gradients = |pass| matches!(pass, Pass::B | Pass::W);
-            let again = acts[number + 1..]
-                .iter()
-                .any(|later| later.stage == act.stage && writes_weight_gradients(later.pass));
-            match act.pass {
-                Pass::F => self.forward_stage(act),
-                Pass::B | Pass::I => self.backward_stage(act, !again),
-                Pass::W => self.weight_gradients_of_stage(act, !again),
+            for &act in &self.context.postings[position][at] {
+                self.program.origin = origin(act);
+                self.post(act);
+            }
+            let passes: Vec<Passage> = cell
+                .acts()
+                .map(|act| {
+                    acts_left.pop();
+                    self.write_pass(act, &acts_left)
+                })
+                .collect();
+            if let [one, other] = passes.as_slice() {
+                if self.overlaps(*cell) {
+                    self.program.interleave(one, other);
+                }
+                self.program.hand_over_last(one[0]);
             }
         }
         self.program.origin = Origin::default();
@@ -142,6 +147,33 @@ impl<'a> RankWriter<'a> {
             self.update_weights();
         }
         self.program
+    }
+
+    /// Writes one pass; `later` are those that follow it on this rank. Returns where its parts start,
+    /// and its end.
+    fn write_pass(&mut self, act: Act, later: &[Act]) -> Passage {
+        self.program.part_starts = vec![self.program.len()];
+        self.program.origin = origin(act);
+        let writes_weight_gradients = |pass| matches!(pass, Pass::B | Pass::W);
+        let last = !later
+            .iter()
+            .any(|later| later.stage == act.stage && writes_weight_gradients(later.pass));
+        match act.pass {
+            Pass::F => self.forward_stage(act),
+            Pass::B | Pass::I => self.backward_stage(act, last),
+            Pass::W => self.weight_gradients_of_stage(act, last),
+        }
+        let mut bounds = std::mem::take(&mut self.program.part_starts);
+        bounds.push(self.program.len());
+        bounds
+    }
+
+    /// Whether the passes of a cell are written part by part in turn: a forward and a backward that
+    /// share nothing but weights. Under ZeRO 3 they share the two slots of gathered weights, so they
+    /// run one after the other.
+    fn overlaps(&self, cell: Cell) -> bool {
+        let forwards = cell.acts().filter(|act| act.pass == Pass::F).count();
+        forwards == 1 && self.context.zero != ZeroStage::Zero3
     }
 
     /// Declares the step's scalars and what the units of this rank read.
@@ -236,6 +268,12 @@ impl<'a> RankWriter<'a> {
             self.program.push(lane, Action::Copy { from, to });
         }
     }
+}
+
+/// What the instructions of a pass are for.
+fn origin(act: Act) -> Origin {
+    let (stage, microbatch) = (Some(act.stage), Some(act.microbatch));
+    Origin { phase: act.pass.phase(), stage, microbatch, ..Origin::default() }
 }
 
 /// How many consecutive ranks of a group share a node of `size` ranks, if all nodes hold as many.

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::data_parallel::{Bucket, Buckets, all_buckets};
 use super::pipeline_parallel::Stages;
+use super::posting::{Postings, postings};
 use super::schedule::Schedule;
 use super::{PlanError, StepSpec, pipeline_parallel, refuse};
 use crate::config::{Model, ZeroStage};
@@ -25,6 +26,8 @@ pub(super) struct Context<'a> {
     /// Whether norms and residuals are cut over the sequence.
     pub(super) sequence_parallel: bool,
     pub(super) schedule: Schedule,
+    /// Which messages between stages are received early.
+    pub(super) postings: Postings,
     /// Units of each stage.
     pub(super) stages: Vec<Range<Unit>>,
     /// Pipeline position of each stage.
@@ -59,6 +62,7 @@ impl<'a> Context<'a> {
             mesh: layout.mesh(),
             zero: if layout.dp == 1 { ZeroStage::Zero0 } else { layout.zero },
             sequence_parallel: layout.sequence_parallel && layout.tp > 1,
+            postings: postings(&schedule),
             schedule,
             stages,
             owners,

@@ -17,9 +17,11 @@ pub mod tensor_parallel;
 pub mod program;
 mod build;
 mod context;
+mod posting;
 mod refuse;
 
-use crate::config::{Layout, Model, Training};
+use crate::config::schedule::Stages;
+use crate::config::{Layout, Model, ScheduleName, Training};
 use crate::plan::Plan;
 
 /// All that decides a Plan.
@@ -116,13 +118,11 @@ pub enum PlanError {
         /// layers + 2.
         units: u32,
     },
-    /// A schedule that knows only one stage a position.
-    #[error(
-        "schedule {schedule} has one stage a pipeline position, but {chunks} chunks are asked for. Use chunks 1, or a schedule file"
-    )]
+    /// A schedule that places another number of stages on a position.
+    #[error("schedule {schedule} {}", chunks_refused(schedule, *chunks))]
     Chunks {
         /// The schedule.
-        schedule: String,
+        schedule: ScheduleName,
         /// Stages a position.
         chunks: u32,
     },
@@ -189,6 +189,23 @@ pub enum PlanError {
         /// Its elements.
         elements: u64,
     },
+}
+
+fn chunks_refused(schedule: &ScheduleName, chunks: u32) -> String {
+    let asked = match chunks {
+        1 => "1 chunk is asked for".to_owned(),
+        _ => format!("{chunks} chunks are asked for"),
+    };
+    if schedule.stages() == Stages::V {
+        return format!("has two stages a pipeline position, in a V, but {asked}. Use chunks 2");
+    }
+    let takes = |name: &&ScheduleName| name.stages().allows(chunks);
+    let names: Vec<String> =
+        ScheduleName::NAMED.iter().filter(takes).map(ToString::to_string).collect();
+    format!(
+        "has one stage a pipeline position, but {asked}. Use chunks 1, {}, or a schedule file",
+        names.join(", ")
+    )
 }
 
 fn one_of(choices: &[String]) -> String {

@@ -154,6 +154,12 @@ impl RankWriter<'_> {
         self.program.buffer(label, Role::Activations, DType::F32, len)
     }
 
+    /// Where the input of a pass arrives from another stage.
+    pub(super) fn handed_over(&mut self, act: Act) -> View {
+        let Sizes { local_rows, d, .. } = self.sizes(act.microbatch);
+        self.activation(if act.pass == Pass::F { "x" } else { "d_x" }, local_rows * d)
+    }
+
     fn label(&self, name: &str) -> String {
         let origin = &self.program.origin;
         let microbatch = origin.microbatch.unwrap_or_default();
@@ -163,8 +169,10 @@ impl RankWriter<'_> {
         }
     }
 
-    /// The id of a tensor-parallel collective of the unit and microbatch at work.
-    fn site(&self, pass: Pass, unit: Unit, number: u32) -> u64 {
+    /// The id of a tensor-parallel collective of the unit and microbatch at work, where a part of the
+    /// pass begins.
+    fn site(&mut self, pass: Pass, unit: Unit, number: u32) -> u64 {
+        self.program.begin_part();
         let recompute = self.program.origin.phase == Phase::Recompute;
         let number = number + if recompute { site::RECOMPUTE } else { 0 };
         message_id(
@@ -175,6 +183,7 @@ impl RankWriter<'_> {
     }
 
     fn enter(&mut self, phase: Phase, unit: Unit) {
+        self.program.begin_part();
         self.program.origin.phase = phase;
         let is_layer = unit != 0 && unit != self.context.head();
         self.program.origin.layer = is_layer.then(|| unit - 1);
@@ -194,12 +203,9 @@ impl RankWriter<'_> {
         let units = self.context.stages[act.stage as usize].clone();
         let sizes = self.sizes(act.microbatch);
         let mut saved = StageSaved::default();
-        self.program.origin.phase = Phase::Forward;
+        self.program.origin.phase = act.pass.phase();
         self.gather_weights(units.start, act.pass);
-        let mut x = (units.start != 0).then(|| {
-            let len = sizes.local_rows * sizes.d;
-            self.take_over(act, act.stage - 1, |writer| writer.activation("x", len))
-        });
+        let mut x = (units.start != 0).then(|| self.take_over(act, act.stage - 1));
         for unit in units.clone() {
             self.enter(Phase::Forward, unit);
             if unit + 1 < units.end {
@@ -406,17 +412,15 @@ impl RankWriter<'_> {
     pub(super) fn backward_stage(&mut self, act: Act, last: bool) {
         let units = self.context.stages[act.stage as usize].clone();
         let sizes = self.sizes(act.microbatch);
-        let phase = if act.pass == Pass::B { Phase::Backward } else { Phase::InputGrad };
+        let phase = act.pass.phase();
         let mut saved = self
             .saved
             .remove(&(act.stage, act.microbatch))
             .expect("a checked schedule runs forward first");
         self.program.origin.phase = phase;
         self.gather_weights(units.end - 1, act.pass);
-        let mut d_x = (units.end <= self.context.head()).then(|| {
-            let len = sizes.local_rows * sizes.d;
-            self.take_over(act, act.stage + 1, |writer| writer.activation("d_x", len))
-        });
+        let ends = units.end > self.context.head();
+        let mut d_x = (!ends).then(|| self.take_over(act, act.stage + 1));
         for unit in units.clone().rev() {
             self.enter(phase, unit);
             if unit > units.start {

@@ -5,9 +5,10 @@ use std::ops::Range;
 use super::build::{Message, RankWriter, message_id};
 use super::collective::message_tag;
 use super::context::Unit;
+use super::schedule::unit_time::pairs_can_overlap;
 use super::schedule::{self, Act, Cell, Pass, Schedule};
 use super::{PlanError, Purpose, StepSpec};
-use crate::config::{Model, ScheduleName};
+use crate::config::Model;
 use crate::mesh::{Axis, Rank};
 use crate::plan::{Collective, CollectiveKind, Tag, View};
 
@@ -27,18 +28,8 @@ pub(super) struct Stages {
 pub(super) fn stages(spec: &StepSpec) -> Result<Stages, PlanError> {
     let layout = &spec.layout;
     let (positions, microbatches) = (layout.pp, layout.microbatches);
-    let mut table = match (&layout.schedule, layout.chunks) {
-        (ScheduleName::GPipe, 1) => schedule::gpipe::gpipe(positions, microbatches),
-        (ScheduleName::OneFOneB, 1) => schedule::one_f_one_b::one_f_one_b(positions, microbatches),
-        (ScheduleName::File(path), _) => read_schedule(path)?,
-        (name, chunks) => {
-            return Err(PlanError::Chunks { schedule: name.to_string(), chunks });
-        }
-    };
-    let stage_count = match layout.schedule {
-        ScheduleName::File(_) => table.stage_count(),
-        ScheduleName::GPipe | ScheduleName::OneFOneB => positions * layout.chunks,
-    };
+    let mut table = schedule::named::table(layout)?;
+    let stage_count = table.stage_count();
     if table.rows.len() != positions as usize {
         return Err(PlanError::ScheduleRows { rows: table.rows.len(), positions });
     }
@@ -69,27 +60,16 @@ pub(super) fn stages(spec: &StepSpec) -> Result<Stages, PlanError> {
     if spec.purpose == Purpose::Evaluate {
         keep_forwards(&mut table);
     }
-    Ok(Stages { schedule: table, units: stages, owners })
-}
-
-fn read_schedule(path: &std::path::Path) -> Result<Schedule, PlanError> {
-    let unreadable =
-        |why: String| PlanError::ScheduleFile { path: path.display().to_string(), why };
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    let schedule = schedule::csv::parse(&text).map_err(|error| unreadable(error.to_string()))?;
-    if schedule.rows.is_empty() {
-        return Err(unreadable("it is empty".into()));
+    if !pairs_can_overlap(&table) {
+        table = table.in_turn();
     }
-    Ok(schedule)
+    Ok(Stages { schedule: table, units: stages, owners })
 }
 
 /// The forwards of a training schedule, in their order: what an evaluation runs.
 fn keep_forwards(table: &mut Schedule) {
     for row in &mut table.rows {
-        let forwards = row.iter().flat_map(|cell| match *cell {
-            Cell::One(act) => vec![act],
-            Cell::Pair(one, other) => vec![one, other],
-        });
+        let forwards = row.iter().flat_map(|cell| cell.acts());
         *row = forwards.filter(|act| act.pass == Pass::F).map(Cell::One).collect();
     }
 }
@@ -167,23 +147,34 @@ impl RankWriter<'_> {
         self.as_point_to_point(tag, |writer| writer.program.send(Axis::Pp, view, peer, tag));
     }
 
-    /// Takes what the stage `from` hands to the stage of `act`; `buffer` declares where it arrives.
-    pub(super) fn take_over(
-        &mut self,
-        act: Act,
-        from: u32,
-        buffer: impl FnOnce(&mut Self) -> View,
-    ) -> View {
+    /// Takes what the stage `from` hands to the stage of `act`.
+    pub(super) fn take_over(&mut self, act: Act, from: u32) -> View {
         let peer = self.stage_rank(from);
         let forward = act.pass == Pass::F;
         if peer == self.program.rank {
             let handed = self.handed.remove(&(forward, act.stage, act.microbatch));
             return handed.expect("a checked schedule hands over before it takes");
         }
-        let view = buffer(self);
-        let tag = self.hand_over_tag(forward, act.stage, act.microbatch);
+        self.posted.remove(&(forward, act.stage, act.microbatch)).unwrap_or_else(|| {
+            let view = self.handed_over(act);
+            self.receive(act, peer, view);
+            view
+        })
+    }
+
+    /// Receives what a later pass takes over.
+    pub(super) fn post(&mut self, act: Act) {
+        let forward = act.pass == Pass::F;
+        let from = if forward { act.stage - 1 } else { act.stage + 1 };
+        let peer = self.stage_rank(from);
+        let view = self.handed_over(act);
+        self.receive(act, peer, view);
+        self.posted.insert((forward, act.stage, act.microbatch), view);
+    }
+
+    fn receive(&mut self, act: Act, peer: Rank, view: View) {
+        let tag = self.hand_over_tag(act.pass == Pass::F, act.stage, act.microbatch);
         self.as_point_to_point(tag, |writer| writer.program.recv(view, peer, tag));
-        view
     }
 
     fn hand_over_tag(&self, forward: bool, to: u32, microbatch: u32) -> Tag {

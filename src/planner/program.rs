@@ -28,6 +28,8 @@ pub struct RankProgram {
     /// Instruction index at which each cell of the schedule starts: memory placement lets receives
     /// be posted one cell early.
     pub cell_starts: Vec<u32>,
+    /// Where the parts of the pass that is being written start: between them another pass may run.
+    pub(super) part_starts: Vec<u32>,
 }
 
 impl RankProgram {
@@ -39,7 +41,49 @@ impl RankProgram {
             instrs: Vec::new(),
             origin: Origin::default(),
             cell_starts: Vec::new(),
+            part_starts: Vec::new(),
         }
+    }
+
+    /// Number of instructions so far.
+    pub(super) fn len(&self) -> u32 {
+        u32::try_from(self.instrs.len()).expect("fewer than 2^32 instructions")
+    }
+
+    /// Begins a part of a pass. All ranks of a tensor-parallel group begin the same parts, so that
+    /// passes that take turns do so alike on all of them.
+    pub(super) fn begin_part(&mut self) {
+        self.part_starts.push(self.len());
+    }
+
+    /// Writes the parts of two passes, the last ones so far, in turn: a device runs one kernel at a
+    /// time, but while one pass waits for its messages the other one computes.
+    ///
+    /// ```text
+    /// before: F F F F B B B B B B      now: F B F B F B F B B B
+    /// ```
+    pub(super) fn interleave(&mut self, one: &[u32], other: &[u32]) {
+        let start = one[0];
+        let written = self.instrs.split_off(start as usize);
+        let part = |bounds: &[u32], index: usize| {
+            let bounds = bounds.get(index..index + 2).map(|b| [b[0], b[1]]).unwrap_or_default();
+            let at = |bound: u32| bound.saturating_sub(start) as usize;
+            written[at(bounds[0])..at(bounds[1])].to_vec()
+        };
+        for index in 0..one.len().max(other.len()) {
+            self.instrs.extend(part(one, index));
+            self.instrs.extend(part(other, index));
+        }
+    }
+
+    /// Moves what is sent to other stages since instruction `start` to the end. It is sent as soon as
+    /// it is there all the same; but its place is kept until then.
+    pub(super) fn hand_over_last(&mut self, start: u32) {
+        let hands_over = |instr: &Instr| matches!(instr.lane, Lane::Out(Axis::Pp, _));
+        let written = self.instrs.split_off(start as usize);
+        let (late, others): (Vec<_>, Vec<_>) = written.into_iter().partition(hands_over);
+        self.instrs.extend(others);
+        self.instrs.extend(late);
     }
 
     /// Declares a buffer and returns a view of all of it.

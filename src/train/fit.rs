@@ -1,10 +1,14 @@
 //! What fits: refuses a step that places more than a device has, and names cuts that would fit.
 
 use super::TrainError;
-use crate::config::{Layout, Recompute, ZeroStage};
+use crate::config::schedule::Stages;
+use crate::config::{Layout, Recompute, ScheduleName, ZeroStage};
 use crate::exec::need;
+use crate::ledger::Ledger;
 use crate::mesh::Rank;
-use crate::plan::Plan;
+use crate::plan::{Plan, Role};
+use crate::planner::schedule::unit_time::kept_at_peak;
+use crate::planner::schedule::{check, named};
 use crate::planner::{PlanError, Purpose, StepSpec, plan_step};
 use crate::units::Bytes;
 
@@ -24,7 +28,17 @@ pub fn check(plan: &Plan, spec: &StepSpec, cap: Bytes) -> Result<(), TrainError>
         return Ok(());
     }
     let fits = layouts_that_fit(spec, cap);
-    Err(TrainError::Memory { rank, need, have: cap, fits })
+    let kept = kept_words(plan, spec, rank);
+    Err(TrainError::Memory { rank, need, have: cap, kept, fits })
+}
+
+/// `4 microbatches of stage 0 at once: 12.0 MiB of activations`.
+fn kept_words(plan: &Plan, spec: &StepSpec, rank: Rank) -> String {
+    let schedule = named::table(&spec.layout).expect("the layout was planned");
+    let position = plan.mesh.coord(rank).pp as usize;
+    let stages = kept_at_peak(schedule.acts(position));
+    let activations = Ledger::of(plan).ranks[rank.index()].memory.at_peak[Role::Activations];
+    format!("{} at once: {activations} of activations", check::kept(&stages))
 }
 
 /// The rank that places most for training and evaluation, and how much.
@@ -52,14 +66,19 @@ fn layouts_that_fit(spec: &StepSpec, cap: Bytes) -> Vec<String> {
                 if (dp == 1) != (zero == ZeroStage::Zero0) || found.len() == NAMED {
                     continue;
                 }
-                let base = Layout { stage_units: None, chunks: 1, ..spec.layout.clone() };
+                let base = Layout {
+                    stage_units: None,
+                    chunks: 1,
+                    schedule: one_stage_schedule(&spec.layout),
+                    ..spec.layout.clone()
+                };
                 let layout = Layout { dp, tp, pp, zero, recompute, microbatches, ..base };
                 let other = StepSpec { layout, device_kinds: Vec::new(), ..spec.clone() };
                 let fits = plan_step(&other)
                     .and_then(|plan| largest(&plan, &other))
                     .is_ok_and(|(_, need)| need <= cap);
                 if fits {
-                    found.push(flags(&other.layout));
+                    found.push(flags(&other.layout, spec));
                     break;
                 }
             }
@@ -82,7 +101,15 @@ fn meshes(ranks: u32) -> Vec<(u32, u32, u32)> {
     meshes
 }
 
-fn flags(layout: &Layout) -> String {
+/// The schedule of a layout if it has one stage a position, for any number of them; else 1F1B.
+fn one_stage_schedule(layout: &Layout) -> ScheduleName {
+    match layout.schedule.stages() {
+        Stages::One => layout.schedule.clone(),
+        Stages::Loop | Stages::V | Stages::Given => ScheduleName::OneFOneB,
+    }
+}
+
+fn flags(layout: &Layout, spec: &StepSpec) -> String {
     let Layout { dp, tp, pp, zero, microbatches, recompute, .. } = layout;
     let mut flags = format!("--dp {dp} --tp {tp} --pp {pp}");
     if *dp > 1 {
@@ -90,6 +117,9 @@ fn flags(layout: &Layout) -> String {
     }
     if *recompute != Recompute::None {
         flags += &format!(" --recompute {recompute}");
+    }
+    if layout.schedule != spec.layout.schedule {
+        flags += &format!(" --schedule {} --chunks 1", layout.schedule);
     }
     flags + &format!(" --microbatches {microbatches}")
 }

@@ -48,7 +48,7 @@ pub enum TrainError {
     Exec(#[from] ExecError),
     /// A rank places more than it may.
     #[error(
-        "rank {rank} needs {need}, but its device has {have}: the step does not fit. {}",
+        "rank {rank} needs {need}, but its device has {have}: the step does not fit. It keeps {kept}. {}",
         remedy(fits)
     )]
     Memory {
@@ -58,6 +58,8 @@ pub enum TrainError {
         need: Bytes,
         /// What it may place.
         have: Bytes,
+        /// Which microbatches of which stages it keeps at its peak, and the bytes of them.
+        kept: String,
         /// Cuts that would fit, as flags.
         fits: Vec<String>,
     },

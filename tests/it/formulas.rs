@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use shardlab::config::{Recompute, ZeroStage};
+use shardlab::config::{Layout, Recompute, ScheduleName, ZeroStage};
 use shardlab::formulas;
 use shardlab::ledger::Ledger;
 use shardlab::mesh::Axis;
@@ -68,6 +68,14 @@ fn sizes(spec: &StepSpec) -> Sizes {
     Sizes { table, layer, norms: d, shared_kv, qkv }
 }
 
+/// The position of each stage: in a loop, or there and back.
+fn owners(layout: &Layout) -> Vec<u32> {
+    let stages = layout.pp * layout.chunks;
+    let folds = matches!(layout.schedule, ScheduleName::ZbV | ScheduleName::DualPipeV);
+    let owner = |stage: u32| if folds { stage.min(stages - 1 - stage) } else { stage % layout.pp };
+    (0..stages).map(owner).collect()
+}
+
 /// The formulas of the design, in elements over all ranks.
 pub(crate) fn formula(spec: &StepSpec) -> BTreeMap<Axis, u64> {
     let (model, layout, training) = (&spec.model, &spec.layout, &spec.training);
@@ -96,11 +104,14 @@ pub(crate) fn formula(spec: &StepSpec) -> BTreeMap<Axis, u64> {
     let scalar = |n: u64| world / n * 2 * (n - 1);
     tensor += scalar(tp);
 
-    // Pipeline: b·s·h a boundary and direction; every tensor rank sends its own whole copy, or its
-    // part under sequence parallel.
+    // Pipeline: b·s·h a direction and boundary between positions; every tensor rank sends its own whole
+    // copy, or its part under sequence parallel.
     let copies = if sequence == 1 { 1 } else { tp };
-    let mut pipeline = 2 * (pp - 1) * tokens * d * copies + scalar(pp);
-    if tied && pp > 1 {
+    let owners = owners(layout);
+    let boundaries = owners.windows(2).filter(|pair| pair[0] != pair[1]).count() as u64;
+    let mut pipeline = 2 * boundaries * tokens * d * copies + scalar(pp);
+    let together = owners[0] == owners[owners.len() - 1];
+    if tied && !together {
         pipeline += dp * 2 * table_all;
     }
 
@@ -108,7 +119,7 @@ pub(crate) fn formula(spec: &StepSpec) -> BTreeMap<Axis, u64> {
     // its two uses where both are on one rank; its gradient is summed once a step.
     let rest = layers * layer.iter().sum::<u64>() + tp * norms;
     let (once, twice) = (table_all, 2 * table_all);
-    let copies_of_table = if tied && pp == 1 { once } else { twice };
+    let copies_of_table = if tied && together { once } else { twice };
     let weights = rest + copies_of_table;
     // What other ranks of the replica complete is summed over the replicas once a step.
     let late = if tied { copies_of_table } else { 0 }

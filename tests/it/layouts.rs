@@ -2,6 +2,7 @@
 //!
 //! One counter-based generator, so that a failing case is named by its seed alone.
 
+use shardlab::config::schedule::Stages;
 use shardlab::config::{
     CollectiveChoice, Layout, Model, OptimizerKind, Recompute, ScheduleName, Training, ZeroStage,
 };
@@ -36,7 +37,7 @@ pub(crate) fn small_model(draw: &mut Draw) -> Model {
         vocab_size: draw.of(&[29, 32, 40]),
         hidden_size: draw.of(&[20, 24]),
         intermediate_size: draw.of(&[36, 37, 44]),
-        num_hidden_layers: draw.of(&[1, 2, 3]),
+        num_hidden_layers: draw.of(&[1, 2, 3, 4]),
         num_attention_heads: heads,
         num_key_value_heads: kv,
         head_dim: draw.of(&[4, 6]),
@@ -50,6 +51,26 @@ pub(crate) fn small_model(draw: &mut Draw) -> Model {
 /// One rank, everything else the same.
 pub(crate) fn unsplit(spec: &StepSpec) -> StepSpec {
     StepSpec { layout: Layout::default(), ..spec.clone() }
+}
+
+/// One of the schedules, and stages a position, that cut the units into no empty stage.
+pub(crate) fn draw_schedule(
+    draw: &mut Draw,
+    pp: u32,
+    units: u32,
+    names: &[ScheduleName],
+) -> (ScheduleName, u32) {
+    loop {
+        let name = draw.of(names);
+        let chunks = match name.stages() {
+            Stages::One => 1,
+            Stages::V => 2,
+            Stages::Loop | Stages::Given => draw.of(&[1, 2, 3]),
+        };
+        if pp * chunks <= units {
+            return (name, chunks);
+        }
+    }
 }
 
 /// A legal layout of at most `ranks` ranks.
@@ -67,6 +88,7 @@ pub(crate) fn draw_spec(seed: u64, ranks: u32) -> StepSpec {
             break (dp, tp, pp);
         }
     };
+    let (schedule, chunks) = draw_schedule(&mut draw, pp, units, &ScheduleName::NAMED);
     let microbatches = draw.of(&[1, 2, 3, 4]);
     let batch = dp * microbatches + u32::try_from(draw.below(4)).unwrap();
     let layout = Layout {
@@ -74,7 +96,8 @@ pub(crate) fn draw_spec(seed: u64, ranks: u32) -> StepSpec {
         tp,
         pp,
         zero: draw.of(&[ZeroStage::Zero0, ZeroStage::Zero1, ZeroStage::Zero2, ZeroStage::Zero3]),
-        schedule: draw.of(&[ScheduleName::GPipe, ScheduleName::OneFOneB]),
+        chunks,
+        schedule,
         microbatches,
         sequence_parallel: draw.below(2) == 0,
         recompute: draw.of(&[Recompute::None, Recompute::Selective, Recompute::Full]),

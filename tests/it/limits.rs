@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use shardlab::config::{Layout, Recompute, Scenario, Training, ZeroStage};
+use shardlab::config::{Layout, Recompute, Scenario, ScheduleName, Training, ZeroStage};
 use shardlab::exec::{self, ExecOptions};
 use shardlab::planner::{Purpose, StepSpec, plan_step};
 use shardlab::train::{DeviceRequest, Options, Session, TrainError};
@@ -108,6 +108,8 @@ fn with_flags(base: &Layout, flags: &str) -> Layout {
             "--microbatches" => layout.microbatches = value.parse().unwrap(),
             "--zero" => layout.zero = value.parse().unwrap(),
             "--recompute" => layout.recompute = value.parse().unwrap(),
+            "--schedule" => layout.schedule = value.parse().unwrap(),
+            "--chunks" => layout.chunks = value.parse().unwrap(),
             other => panic!("{other} is no flag of a layout"),
         }
     }
@@ -149,4 +151,30 @@ fn a_model_that_does_not_fit_is_refused_with_cuts_that_do() {
     let mut tighter = options();
     tighter.exec.memory_cap = Some(Bytes(cap.0 - 1));
     assert!(matches!(Session::start(split, tighter), Err(TrainError::Memory { .. })));
+}
+
+#[test]
+fn a_stage_that_keeps_too_many_microbatches_is_named_with_need_have_and_fixes() {
+    let quickstart = Scenario::quickstart();
+    for (schedule, rank, keeps) in [
+        (ScheduleName::OneFOneB, 0, "It keeps 4 microbatches of stage 0 at once: "),
+        // As many on all positions, and the head is on the last one.
+        (ScheduleName::ZbH2, 3, "It keeps 6 microbatches of stage 3 at once: "),
+    ] {
+        let layout = Layout { pp: 4, microbatches: 6, schedule, ..Layout::default() };
+        let training = Training { batch: 24, ..quickstart.training.clone() };
+        let scenario = Scenario { layout, training, ..quickstart.clone() };
+        let need = need(&spec_of(&scenario, scenario.layout.clone()));
+        // Room for three activations of the first stage, not for those it keeps.
+        let cap = Bytes(need.0 * 3 / 4);
+        let exec = ExecOptions { memory_cap: Some(cap), ..ExecOptions::default() };
+        let options = Options { devices: DeviceRequest::cpu(), exec, ..Options::default() };
+        let error = Session::start(scenario, options).unwrap_err();
+        let TrainError::Memory { ref fits, .. } = error else { panic!("another refusal: {error}") };
+        assert_eq!(fits.len(), 3, "{error}");
+        let words = error.to_string();
+        for part in [keeps, &format!("rank {rank} needs "), &need.to_string(), &cap.to_string()] {
+            assert!(words.contains(part), "{part} in {words}");
+        }
+    }
 }

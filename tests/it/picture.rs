@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use shardlab::cli::live::{Header, LiveState, Progress, Shown, live};
 use shardlab::cli::text::{Charset, Colour, Terminal, width};
+use shardlab::config::ScheduleName;
 use shardlab::mesh::Rank;
 use shardlab::ops::Kernel as _;
 use shardlab::plan::order::{self, Order};
 use shardlab::plan::{Action, Lane, Plan};
 use shardlab::planner::plan_step;
+use shardlab::planner::schedule::Pass;
 use shardlab::sim::{Links, replay};
 use shardlab::trace::draw::axis::TimeAxis;
 use shardlab::trace::draw::playback::slow_motion;
@@ -52,13 +54,18 @@ fn pass_time(plan: &Plan, trace: &Trace, rank: usize) -> Nanos {
         .sum()
 }
 
-/// A cell is one block; two if what it runs again was ready before the gradient had come.
+/// A cell is one block; two if what it runs again was ready before the gradient had come. Cells that
+/// take turns with another one are several: they are left out.
 fn assert_cells_are_whole(row: &[Block]) {
     let mut cells: BTreeMap<_, Vec<Work>> = BTreeMap::new();
     for block in row {
         let Some(work) = block.work().filter(|work| work.is_pass()) else { continue };
-        let forward = work == Work::Forward;
-        cells.entry((block.stage, block.microbatch, forward)).or_default().push(work);
+        let pass = match work {
+            Work::Forward => Pass::F,
+            Work::WeightGrad => Pass::W,
+            _ => Pass::B,
+        };
+        cells.entry((block.stage, block.microbatch, pass)).or_default().push(work);
     }
     for (cell, blocks) in cells {
         let [.., whole] = blocks.as_slice() else { unreachable!("a cell has a block") };
@@ -88,46 +95,49 @@ fn blocks_cover_every_nanosecond_and_show_all_work_of_passes() {
             let passes = row.iter().filter(|block| block.work().is_some_and(Work::is_pass));
             let shown: Nanos = passes.map(Block::busy).sum();
             assert_eq!(shown, pass_time(&plan, &trace, rank), "seed {seed}, rank {rank}");
-            if spec.layout.overlap {
+            if spec.layout.overlap && spec.layout.schedule != ScheduleName::DualPipeV {
                 assert_cells_are_whole(row);
             }
         }
     }
 }
 
-/// The sender of the message that the next line of an idle Compute lane waits for at an instant: the
+/// The senders of the messages that the next line of an idle Compute lane waits for at an instant: the
 /// waits that ended last are followed back, over the ranks, until one of them runs. Written apart
 /// from the library's own search, which never leaves the rank.
-fn missing_sender(
+fn missing_senders(
     (plan, order, trace): (&Plan, &Order, &Trace),
     rank: Rank,
     time: Nanos,
-) -> Option<Rank> {
+) -> Vec<Rank> {
     let span = |(rank, instr): (Rank, u32)| trace.span(rank, instr as usize);
     let instrs = (0..).zip(&plan.programs[rank.index()].instrs);
     let mut compute = instrs.filter(|(_, instr)| instr.lane == Lane::Compute);
-    let (next, _) = compute.find(|(index, _)| span((rank, *index)).start > time)?;
-    let mut at = (rank, next);
-    loop {
-        let halves = [Some(at), order.peer[at.0.index()][at.1 as usize]];
+    let next = compute.find(|(index, _)| span((rank, *index)).start > time);
+    let mut at = next.map(|(next, _)| (rank, next));
+    let mut senders = Vec::new();
+    while let Some((rank, instr)) = at {
+        let halves = [Some((rank, instr)), order.peer[rank.index()][instr as usize]];
         let before = halves.into_iter().flatten().flat_map(|(rank, instr)| {
             order.predecessors(rank, instr).map(move |before| (rank, before))
         });
-        at = before
-            .max_by_key(|before| (span(*before).end, before.1))
-            .filter(|before| span(*before).end > time)?;
-        match plan.programs[at.0.index()].instrs[at.1 as usize].action {
-            Action::Send { .. } => return Some(at.0),
-            Action::Recv { from, .. } => return Some(from),
-            Action::Launch { .. } | Action::Copy { .. } if span(at).start <= time => return None,
-            Action::Launch { .. } | Action::Copy { .. } => {}
-        }
+        let last = before.max_by_key(|before| (span(*before).end, before.1));
+        at = last.filter(|before| span(*before).end > time);
+        senders.extend(at.and_then(|(rank, instr)| {
+            match plan.programs[rank.index()].instrs[instr as usize].action {
+                Action::Send { .. } => Some(rank),
+                Action::Recv { from, .. } => Some(from),
+                Action::Launch { .. } | Action::Copy { .. } => None,
+            }
+        }));
+        at = at.filter(|at| span(*at).start > time);
     }
+    senders
 }
 
 #[test]
 fn a_wait_names_the_rank_that_is_missing_at_its_last_moment() {
-    let mut compared = 0;
+    let (mut compared, mut others) = (0, 0);
     for seed in 0..60 {
         let plan = plan_step(&draw_spec(seed, 12)).expect("a legal layout");
         let order = order::derive(&plan);
@@ -135,13 +145,17 @@ fn a_wait_names_the_rank_that_is_missing_at_its_last_moment() {
         for block in blocks(&plan, &order, &trace).iter().flatten() {
             let Some(Cause::Message { from, .. }) = block.cause() else { continue };
             let last = Nanos(block.end.0 - 1);
-            if let Some(sender) = missing_sender((&plan, &order, &trace), block.rank, last) {
-                assert_eq!(sender, from, "seed {seed}: {block:?}");
+            let senders = missing_senders((&plan, &order, &trace), block.rank, last);
+            if let Some(first) = senders.first() {
+                // That message may wait itself, for a place that an earlier one fills until then.
+                assert!(senders.contains(&from), "seed {seed}: {senders:?}; {block:?}");
+                others += usize::from(*first != from);
                 compared += 1;
             }
         }
     }
     assert!(compared > 500, "{compared} waits were compared");
+    assert!(100 * others < compared, "{others} of {compared} are not the first message");
 }
 
 #[test]

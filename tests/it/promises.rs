@@ -2,14 +2,15 @@
 //! clipping; each promise varies what must not matter and compares weights and gradients.
 
 use shardlab::config::{
-    CollectiveChoice, Layout, OptimizerKind, Recompute, ScheduleName, ZeroStage,
+    CollectiveChoice, Layout, Model, OptimizerKind, Recompute, ScheduleName, ZeroStage,
 };
 use shardlab::exec::ExecOptions;
 use shardlab::mesh::RankOrder;
 use shardlab::plan::check::check;
 use shardlab::planner::{StepSpec, plan_step};
 
-use crate::layouts::{Draw, draw_spec};
+use crate::cases::{assert_close, model, sgd, spec};
+use crate::layouts::{Draw, draw_schedule, draw_spec};
 use crate::machine::{Trained, run, same_bits, train};
 use crate::property::seeds;
 
@@ -17,7 +18,16 @@ use crate::property::seeds;
 fn direct(seed: u64) -> StepSpec {
     let mut spec = draw_spec(seed, 8);
     spec.layout.collective = CollectiveChoice::Direct;
+    if spec.layout.schedule == ScheduleName::LoopedBfs {
+        spec.layout.schedule = ScheduleName::Interleaved1F1B;
+    }
     spec
+}
+
+/// The schedules whose weight gradients of a stage run in ascending order of microbatches.
+fn ascending() -> Vec<ScheduleName> {
+    let names = ScheduleName::NAMED.into_iter();
+    names.filter(|name| *name != ScheduleName::LoopedBfs).collect()
 }
 
 fn assert_same(a: &Trained, b: &Trained, context: &str) {
@@ -38,9 +48,11 @@ fn what_must_not_matter_changes_no_bit() {
         for _ in 0..3 {
             let units = spec.model.num_hidden_layers + 2;
             let pp = draw.of(&[1, 2, 3, 4]).min(units);
+            let (schedule, chunks) = draw_schedule(&mut draw, pp, units, &ascending());
             let layout = Layout {
                 pp,
-                schedule: draw.of(&[ScheduleName::GPipe, ScheduleName::OneFOneB]),
+                chunks,
+                schedule,
                 overlap: draw.below(2) == 0,
                 recompute: draw.of(&[Recompute::None, Recompute::Selective, Recompute::Full]),
                 bucket_bytes: draw.of(&[1, 3000, 1 << 20]),
@@ -76,6 +88,40 @@ fn zero_stages_differ_only_in_where_bytes_live() {
         assert_same(&trained[2], &trained[3], &format!("ZeRO 2 and 3; {context}"));
         if spec.layout.microbatches == 1 {
             assert_same(&trained[0], &trained[2], &format!("ZeRO 0 and 2, m 1; {context}"));
+        }
+    }
+}
+
+#[test]
+fn every_schedule_trains_the_same_weights_and_looped_bfs_up_to_rounding() {
+    let model = Model { num_hidden_layers: 4, ..model() };
+    for (tied, zero, microbatches) in
+        [(true, ZeroStage::Zero1, 3), (false, ZeroStage::Zero3, 2), (true, ZeroStage::Zero2, 5)]
+    {
+        let model = Model { tie_word_embeddings: tied, ..model.clone() };
+        let collective = CollectiveChoice::Direct;
+        let base = Layout { dp: 2, zero, microbatches, collective, ..Layout::default() };
+        let with = |pp, chunks, schedule| {
+            let layout = Layout { pp, chunks, schedule, ..base.clone() };
+            train(&spec(model.clone(), layout, sgd(2 * microbatches, 5)), 7)
+        };
+        let first = with(1, 1, ScheduleName::OneFOneB);
+        for name in ScheduleName::NAMED {
+            for (pp, chunks) in [(3, 1), (3, 2), (2, 3)] {
+                if !name.stages().allows(chunks) {
+                    continue;
+                }
+                let context = format!("{name}, pp {pp}, chunks {chunks}, ZeRO {zero}");
+                let other = with(pp, chunks, name.clone());
+                if name == ScheduleName::LoopedBfs {
+                    assert_close(&first, &other, &context);
+                    // Two numbers have one sum.
+                    let same = same_bits(&first.gradients, &other.gradients).is_ok();
+                    assert_eq!(same, microbatches == 2, "{context}");
+                } else {
+                    assert_same(&first, &other, &context);
+                }
+            }
         }
     }
 }

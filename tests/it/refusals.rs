@@ -116,7 +116,47 @@ fn chunks_need_a_schedule_that_knows_them() {
             s.layout.chunks = 2;
         },
         &expect![
-            "schedule 1f1b has one stage a pipeline position, but 2 chunks are asked for. Use chunks 1, or a schedule file"
+            "schedule 1f1b has one stage a pipeline position, but 2 chunks are asked for. Use chunks 1, interleaved-1f1b, looped-bfs, interleaved-zero-bubble, zb-v, dualpipe-v, or a schedule file"
+        ],
+    );
+    for schedule in [ScheduleName::GPipe, ScheduleName::ZbH1, ScheduleName::ZbH2] {
+        let mut spec = spec();
+        spec.layout = Layout { chunks: 3, schedule, ..spec.layout };
+        let words = plan_step(&spec).unwrap_err().to_string();
+        assert!(words.contains("has one stage a pipeline position"), "{words}");
+        assert!(!words.contains("zb-v"), "a V takes no three chunks: {words}");
+    }
+}
+
+#[test]
+fn a_v_needs_two_chunks() {
+    refused(
+        |s| s.layout.schedule = ScheduleName::ZbV,
+        &expect![
+            "schedule zb-v has two stages a pipeline position, in a V, but 1 chunk is asked for. Use chunks 2"
+        ],
+    );
+    refused(
+        |s| {
+            s.layout.schedule = ScheduleName::DualPipeV;
+            s.layout.chunks = 3;
+        },
+        &expect![
+            "schedule dualpipe-v has two stages a pipeline position, in a V, but 3 chunks are asked for. Use chunks 2"
+        ],
+    );
+}
+
+#[test]
+fn more_chunks_than_units_are_refused() {
+    refused(
+        |s| {
+            s.layout.pp = 2;
+            s.layout.chunks = 3;
+            s.layout.schedule = ScheduleName::Interleaved1F1B;
+        },
+        &expect![
+            "6 stages need 6 units, but the model has 4 (embedding, 2 layers, head). Use fewer pipeline positions or chunks"
         ],
     );
 }
@@ -165,6 +205,7 @@ fn faulty_schedule_files_are_refused() {
         "the schedule cannot run: stage 1: microbatch 1 is missing its backward. Mend these cells"
     ]
     .assert_eq(&refusal(file("missing.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n"), 2));
+    expect!["the schedule cannot run: row 0: (0F0;0B0)OVERLAP_F_B pairs microbatch 0 with itself: its passes need one another. Pair two microbatches. Mend these cells"].assert_eq(&refusal(file("itself.csv", "(0F0;0B0)OVERLAP_F_B,0F1,0B1\n1F0,1B0,1F1,1B1\n"), 2));
     expect!["schedule DIR/words.csv: row 0, cell 1: `hello` is not an action: expected stage, pass (F, B, I or W) and microbatch, as in 2F5, or a pair of them, as in (0F7;7B3)OVERLAP_F_B. Use a table of cells like 0F0,0F1,0B0, one row a pipeline position"].assert_eq(&refusal(file("words.csv", "0F0,hello\n"), 2));
     assert!(
         refusal(ScheduleName::File("no/such.csv".into()), 2).starts_with("schedule no/such.csv")

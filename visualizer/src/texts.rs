@@ -6,7 +6,7 @@ use shardlab::config::layout::ZeroStage;
 use shardlab::config::{Layout, Scenario, ScheduleName};
 use shardlab::exec::{DeviceInfo, DeviceKind, NonFinite};
 use shardlab::mesh::Axis;
-use shardlab::trace::bubble::formula_waiting_over_span;
+use shardlab::planner::schedule::explain::Formula;
 use shardlab::trace::draw::playback::Speed;
 use shardlab::train::driver::Explained;
 
@@ -39,9 +39,8 @@ pub fn cuts(layout: &Layout) -> String {
 /// A schedule as people write it.
 pub fn schedule(name: &ScheduleName) -> String {
     match name {
-        ScheduleName::GPipe => "GPipe".into(),
-        ScheduleName::OneFOneB => "1F1B".into(),
-        other => other.to_string(),
+        ScheduleName::File(path) => path.display().to_string(),
+        named => named.title(),
     }
 }
 
@@ -76,8 +75,8 @@ pub fn running(step: u64) -> String {
 
 /// The share of waiting that the textbook gives, where it gives one.
 pub fn formula(layout: &Layout) -> Option<f64> {
-    let plain = matches!(layout.schedule, ScheduleName::GPipe | ScheduleName::OneFOneB);
-    (plain && layout.chunks == 1).then(|| formula_waiting_over_span(layout.pp, layout.microbatches))
+    let Layout { schedule, pp, chunks, microbatches, .. } = layout;
+    Formula::of(schedule, *pp, *chunks, *microbatches).map(|formula| formula.waiting_over_span())
 }
 
 /// All steps are trained.

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::unit_time::{Done, Stuck, walk};
-use super::{Act, Pass, Schedule};
+use super::unit_time::{Done, Stuck, kept_at_peak, walk};
+use super::{Act, Cell, Pass, Schedule};
 
 /// Something wrong with a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +48,32 @@ pub enum ScheduleFault {
     /// A stage whose passes are not those of the microbatches.
     #[error(transparent)]
     Passes(#[from] PassesFault),
+    /// A pair whose passes need each other.
+    #[error(
+        "row {row}: {pair} pairs microbatch {microbatch} with itself: its passes need one another. \
+         Pair two microbatches",
+        microbatch = pair.acts().next().map_or(0, |act| act.microbatch)
+    )]
+    PairWithItself {
+        /// The row.
+        row: u32,
+        /// The pair.
+        pair: Cell,
+    },
+    /// A row that keeps more activations than there is room for.
+    #[error(
+        "row {row} keeps {} at once, but {have} fit. Use a schedule that keeps fewer, more \
+         microbatches of fewer rows, or recompute",
+        kept(stages)
+    )]
+    Activations {
+        /// The row.
+        row: u32,
+        /// Its stages, and the microbatches that each of them keeps at the row's peak.
+        stages: Vec<(u32, u32)>,
+        /// Activations of one microbatch in one stage for which there is room.
+        have: u32,
+    },
     /// Rows that wait for one another.
     #[error("rows wait for one another: {}", Waits(cycle))]
     Deadlock {
@@ -112,6 +138,12 @@ impl Schedule {
             if self.rows[row].is_empty() {
                 faults.push(ScheduleFault::IdleRow { row: row as u32 });
             }
+            let with_itself = self.rows[row].iter().filter(
+                |cell| matches!(cell, Cell::Pair(one, other) if one.microbatch == other.microbatch),
+            );
+            faults.extend(
+                with_itself.map(|&pair| ScheduleFault::PairWithItself { row: row as u32, pair }),
+            );
             for Act { stage, pass, microbatch } in self.acts(row) {
                 rows_of.entry(stage).or_default().insert(row as u32);
                 counts.entry(stage).or_default().entry(microbatch).or_default().add(pass);
@@ -138,6 +170,18 @@ impl Schedule {
             faults.extend(stuck.map(|stuck| ScheduleFault::Deadlock { cycle: self.cycle(&stuck) }));
         }
         faults
+    }
+
+    /// The rows of a schedule that keep the activations of more microbatches and stages at once than
+    /// `have`, each with what its stages keep at that moment.
+    pub fn check_activations(&self, have: u32) -> Vec<ScheduleFault> {
+        let rows = (0..).zip(0..self.rows.len());
+        let faults = rows.filter_map(|(row, index)| {
+            let stages = kept_at_peak(self.acts(index));
+            let need: u32 = stages.iter().map(|(_, kept)| kept).sum();
+            (need > have).then_some(ScheduleFault::Activations { row, stages, have })
+        });
+        faults.collect()
     }
 
     /// Who waits for whom, in a circle: every stuck row needs a pass of a stuck row.
@@ -263,6 +307,20 @@ impl fmt::Display for Waits<'_> {
         }
         Ok(())
     }
+}
+
+/// `4 microbatches of stage 0, 1 of stage 7`.
+pub(crate) fn kept(stages: &[(u32, u32)]) -> String {
+    let mut words = Vec::new();
+    for (number, (stage, count)) in stages.iter().enumerate() {
+        let what = match (number, count) {
+            (0, 1) => "1 microbatch".to_owned(),
+            (0, _) => format!("{count} microbatches"),
+            _ => count.to_string(),
+        };
+        words.push(format!("{what} of stage {stage}"));
+    }
+    words.join(", ")
 }
 
 /// Ascending numbers for people: `0–3, 5`.

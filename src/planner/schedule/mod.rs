@@ -2,15 +2,29 @@
 //!
 //! A schedule is a pure function (pipeline positions, chunks, microbatches) → [`Schedule`], a table
 //! with one row a pipeline position, in the grammar of torch.distributed.pipelining: `2F5` is stage
-//! 2, forward, microbatch 5. Tables also come from files ([`csv`]); [`Schedule::check`] explains
-//! what is wrong with one, [`unit_time`] runs one on paper.
+//! 2, forward, microbatch 5. Each function lives in a file named after it; [`named`](mod@named)
+//! lists them. Tables also come from files ([`csv`]); [`Schedule::check`] says what is wrong with
+//! one, [`unit_time`] runs one on paper, [`Schedule::explain`] tells what it is.
 
 pub mod gpipe;
 pub mod one_f_one_b;
+pub mod interleaved_1f1b;
+pub mod looped_bfs;
+pub mod zb_h1;
+pub mod zb_h2;
+pub mod interleaved_zero_bubble;
+pub mod zb_v;
+pub mod dual_pipe_v;
+mod alternate;
+mod v_row;
+
+pub mod named;
 pub mod csv;
 pub mod check;
+pub mod messages;
 pub mod unit_time;
 pub mod textbook;
+pub mod explain;
 
 #[cfg(test)]
 mod tests;
@@ -18,6 +32,8 @@ mod tests;
 pub use check::ScheduleFault;
 
 use serde::{Deserialize, Serialize};
+
+use crate::plan::Phase;
 
 /// What a cell does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -30,6 +46,18 @@ pub enum Pass {
     I,
     /// Weight gradients alone.
     W,
+}
+
+impl Pass {
+    /// The phase in which its instructions run, or begin.
+    pub fn phase(self) -> Phase {
+        match self {
+            Self::F => Phase::Forward,
+            Self::B => Phase::Backward,
+            Self::I => Phase::InputGrad,
+            Self::W => Phase::WeightGrad,
+        }
+    }
 }
 
 /// One pass of one microbatch through one stage.
@@ -86,5 +114,11 @@ impl Schedule {
     /// The passes of a row, in order.
     pub fn acts(&self, row: usize) -> impl Iterator<Item = Act> {
         self.rows[row].iter().flat_map(|cell| cell.acts())
+    }
+
+    /// The schedule with the passes of every pair one after the other.
+    pub fn in_turn(&self) -> Self {
+        let single = |row| self.acts(row).map(Cell::One).collect();
+        Self { rows: (0..self.rows.len()).map(single).collect() }
     }
 }

@@ -4,7 +4,8 @@
 //! Narayanan et al., 2021 (arXiv:2104.04473). Position `i` of `p` keeps the activations of at most
 //! `p − i` microbatches.
 
-use super::{Act, Cell, Pass, Schedule};
+use super::Schedule;
+use super::alternate::{Backward, alternate, through};
 
 /// The schedule for one stage a position.
 ///
@@ -14,17 +15,8 @@ use super::{Act, Cell, Pass, Schedule};
 /// ```
 pub fn one_f_one_b(positions: u32, microbatches: u32) -> Schedule {
     let row = |stage: u32| {
-        let cell = |pass, microbatch| Cell::One(Act { stage, pass, microbatch });
-        // Warm-up: as many forwards as there are positions from here to the last.
-        let warm = (positions - stage).min(microbatches);
-        let mut cells: Vec<Cell> = (0..warm).map(|microbatch| cell(Pass::F, microbatch)).collect();
-        for microbatch in 0..microbatches {
-            cells.push(cell(Pass::B, microbatch));
-            if warm + microbatch < microbatches {
-                cells.push(cell(Pass::F, warm + microbatch));
-            }
-        }
-        cells
+        let visits = through(stage, microbatches);
+        alternate(&visits, &visits, positions - 1 - stage, Backward::Whole)
     };
     Schedule { rows: (0..positions).map(row).collect() }
 }

@@ -78,7 +78,7 @@ impl Writer<'_> {
         };
         let inputs: Vec<View> =
             inputs.into_iter().flatten().map(|made| self.input(rank, made)).collect();
-        let phase = phase(pass);
+        let phase = pass.phase();
         let written = match output {
             Some(output) => self.place(rank, output),
             // Weight gradients stay where they are made: nobody waits for them.
@@ -164,15 +164,6 @@ impl Writer<'_> {
 
     fn push(&mut self, rank: Rank, lane: Lane, action: Action, origin: Origin) {
         self.plan.programs[rank.index()].instrs.push(Instr { lane, action, origin });
-    }
-}
-
-fn phase(pass: Pass) -> Phase {
-    match pass {
-        Pass::F => Phase::Forward,
-        Pass::B => Phase::Backward,
-        Pass::I => Phase::InputGrad,
-        Pass::W => Phase::WeightGrad,
     }
 }
 

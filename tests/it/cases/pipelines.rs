@@ -2,14 +2,19 @@
 //! Method: awkward cuts against one rank; schedules and Plans that hang.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use shardlab::config::{CollectiveChoice, Layout, Model, ScheduleName, Training, ZeroStage};
 use shardlab::exec::{ExecError, ExecOptions, Executor, StepInput};
 use shardlab::ledger::Ledger;
 use shardlab::mesh::{Axis, Rank};
 use shardlab::plan::check::{FaultKind, check};
-use shardlab::plan::{Held, Life, Output, Phase, Plan, text};
+use shardlab::plan::{Held, Life, Output, Phase, Plan, order, text};
+use shardlab::planner::schedule::named;
 use shardlab::planner::{StepSpec, plan_step};
+use shardlab::sim::{Links, replay};
+use shardlab::trace::bubble::bubble;
+use shardlab::units::Nanos;
 
 use super::{assert_close, assert_trains_like_one_rank, model, sgd, spec};
 use crate::layouts::unsplit;
@@ -126,16 +131,141 @@ fn seven_layers_are_cut_into_any_two_stages_and_the_cost_is_seen() {
 }
 
 #[test]
+fn the_work_of_a_step_is_the_same_whatever_the_schedule() {
+    let model = Model { num_hidden_layers: 4, ..model() };
+    let work = |layout: Layout| -> u64 {
+        let plan = plan_step(&spec(model.clone(), layout, sgd(8, 6))).unwrap();
+        let ranks = Ledger::of(&plan).ranks;
+        let passes = [Phase::Forward, Phase::Backward, Phase::InputGrad, Phase::WeightGrad];
+        ranks
+            .iter()
+            .flat_map(|rank| passes.map(|phase| rank.flops.get(&phase).map_or(0, |flops| flops.0)))
+            .sum()
+    };
+    let alone = work(Layout { microbatches: 4, ..Layout::default() });
+    for name in ScheduleName::NAMED {
+        for (pp, chunks) in [(2, 1), (2, 2), (3, 2)] {
+            if name.stages().allows(chunks) {
+                let schedule = name.clone();
+                let base = Layout { pp, chunks, schedule, microbatches: 4, ..Layout::default() };
+                assert_eq!(work(base.clone()), alone, "{name}");
+                // Two replicas of half the rows: microbatches of half the size, twice as many.
+                assert_eq!(work(Layout { dp: 2, microbatches: 2, ..base }), alone, "{name}, dp 2");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_stage_that_no_position_owns_is_refused_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("zbv.csv");
-    // Stage 2 of four is on no row.
+    // A V of four stages, of which stage 2 is on no row.
     let rows = "0F0,3F0,3B0,0B0\n1F0,1B0\n";
     std::fs::write(&path, rows).unwrap();
     let schedule = ScheduleName::File(path);
     let layout = Layout { pp: 2, chunks: 2, schedule, ..Layout::default() };
     let refusal = plan_step(&spec(model(), layout, sgd(4, 6))).unwrap_err().to_string();
-    assert!(refusal.contains("stage 2"), "{refusal}");
+    let words = "stage 2 is in no row: each of the 4 stages must be in exactly one";
+    assert!(refusal.contains(words), "{refusal}");
+}
+
+/// Every table that `PyTorch` printed, with unequal stages and microbatches.
+#[test]
+fn schedules_from_files_train_like_one_rank_and_as_the_named_ones_do() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schedules");
+    let mut trained = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+        if path.extension().is_none_or(|extension| extension != "csv") || stem.starts_with("broken")
+        {
+            continue;
+        }
+        let [pp, chunks, microbatches] = ["-pp", "-v", "-mb"].map(|word| {
+            let digits = stem.split_once(word).unwrap().1.split('-').next().unwrap();
+            digits.parse::<u32>().unwrap()
+        });
+        let layers = pp * chunks - 1;
+        let model = Model { num_hidden_layers: layers, tie_word_embeddings: true, ..model() };
+        let schedule = ScheduleName::File(path);
+        let layout = Layout { pp, chunks, microbatches, schedule, ..Layout::default() };
+        let training = Training { lr: 0.1, ..sgd(microbatches + 1, 4) };
+        let from_file = spec(model, layout, training);
+        let trained_from_file = assert_trains_like_one_rank(&from_file, 8);
+        let known = named::table(&from_file.layout).unwrap().known().unwrap();
+        let by_name = StepSpec {
+            layout: Layout { schedule: known, ..from_file.layout.clone() },
+            ..from_file
+        };
+        let trained_by_name = train(&by_name, 8);
+        assert_eq!(
+            same_bits(&trained_from_file.weights, &trained_by_name.weights),
+            Ok(()),
+            "{stem}"
+        );
+        trained += 1;
+    }
+    assert_eq!(trained, 10);
+}
+
+/// A plan of paired passes, and the same one with the passes of each pair one after the other.
+fn paired_and_in_turn(base: &Layout) -> [StepSpec; 2] {
+    let model = Model { num_hidden_layers: 4, ..model() };
+    let pairs = named::table(base).unwrap();
+    let path = tempfile::NamedTempFile::with_suffix(".csv").unwrap().into_temp_path();
+    let path = path.keep().unwrap();
+    std::fs::write(&path, pairs.in_turn().to_string()).unwrap();
+    [base.schedule.clone(), ScheduleName::File(path)].map(|schedule| {
+        let layout = Layout { schedule, ..base.clone() };
+        spec(model.clone(), layout, sgd(4, 6))
+    })
+}
+
+#[test]
+fn the_passes_of_a_pair_take_turns_so_that_one_computes_while_the_other_waits() {
+    let schedule = ScheduleName::DualPipeV;
+    let base = Layout { pp: 2, tp: 2, chunks: 2, microbatches: 4, schedule, ..Layout::default() };
+    let specs = paired_and_in_turn(&base);
+    let [paired, in_turn] = specs.each_ref().map(|spec| plan_step(spec).unwrap());
+    // Microbatches of neighbouring instructions of one rank change far more often.
+    let changes = |plan: &Plan| {
+        let program = plan.programs[0].instrs.iter().filter(|i| i.origin.microbatch.is_some());
+        let microbatches: Vec<_> = program.map(|instr| instr.origin.microbatch).collect();
+        microbatches.windows(2).filter(|pair| pair[0] != pair[1]).count()
+    };
+    assert!(changes(&paired) > 2 * changes(&in_turn), "{}", changes(&paired));
+    // The same kernels and messages, so the same bits; but where messages take as long as kernels
+    // the device waits less, although it runs one kernel at a time.
+    assert_eq!(paired.instr_count(), in_turn.instr_count());
+    assert_eq!(same_bits(&train(&specs[0], 9).weights, &train(&specs[1], 9).weights), Ok(()));
+    let makespan = |plan: &Plan| {
+        let durations: Vec<Vec<Nanos>> =
+            plan.programs.iter().map(|program| vec![Nanos(100); program.instrs.len()]).collect();
+        let links = Links { latency: Nanos(100), bytes_per_sec: None };
+        let graph = order::graph(plan, &order::derive(plan));
+        let trace = replay(plan, &graph, &durations, &links, 0).unwrap();
+        (trace.end().0, bubble(plan, &trace))
+    };
+    let ((with, bubble_with), (without, bubble_without)) = (makespan(&paired), makespan(&in_turn));
+    assert!(with < without, "{with} is not less than {without}");
+    for (a, b) in bubble_with.ranks.iter().zip(&bubble_without.ranks) {
+        assert_eq!(a.busy, b.busy, "no kernel runs beside another one");
+    }
+    std::fs::remove_file(specs[1].layout.schedule.to_string()).unwrap();
+}
+
+#[test]
+fn pairs_that_would_wait_for_each_other_are_planned_in_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("crossed.csv");
+    let rows = "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n1F0,1F1,1B0,1B1\n";
+    std::fs::write(&path, rows).unwrap();
+    let schedule = ScheduleName::File(path);
+    let layout = Layout { pp: 2, tp: 2, microbatches: 2, schedule, ..Layout::default() };
+    let spec = spec(model(), layout, sgd(4, 6));
+    assert_eq!(check(&plan_step(&spec).unwrap()), []);
+    assert_trains_like_one_rank(&spec, 10);
 }
 
 /// Two ranks that each send before they receive; where the message arrives is to be filled in.

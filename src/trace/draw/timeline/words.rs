@@ -116,13 +116,18 @@ impl Timeline {
         let row = self.row(rank);
         let waiting = row.before(place.span.end).waiting_since(row.before(place.span.start));
         let mut text = format!("Rank {rank} {what}: {}", self.duration(place.span.duration()));
-        if waiting > Nanos(0) {
-            text += &format!(", {} of it waiting", self.duration(waiting));
-        }
-        match self.sent(&instrs) {
-            (0, _) => {}
-            (1, bytes) => text += &format!(", 1 message, {bytes} sent"),
-            (count, bytes) => text += &format!(", {count} messages, {bytes} sent"),
+        let waits =
+            (waiting > Nanos(0)).then(|| format!(", {} of it waiting", self.duration(waiting)));
+        let sends = match self.sent(&instrs) {
+            (0, _) => None,
+            (1, bytes) => Some(format!(", 1 message, {bytes} sent")),
+            (count, bytes) => Some(format!(", {count} messages, {bytes} sent")),
+        };
+        // What does not fit is left out whole: half a number says nothing.
+        for part in waits.into_iter().chain(sends) {
+            if text.chars().count() + part.chars().count() < LONGEST {
+                text += &part;
+            }
         }
         text + "."
     }

@@ -1,0 +1,26 @@
+//! Interleaved zero bubble: interleaved 1F1B whose backwards are cut as in ZB-H1.
+//!
+//! Qi et al., 2023 (arXiv:2401.10241) on the chunks of Narayanan et al., 2021 (arXiv:2104.04473), as
+//! torch.distributed.pipelining combines them. Because input gradients alone come back sooner, half
+//! as many forwards need to run ahead; position `i` puts weight gradients off by `i` backwards.
+
+use super::Schedule;
+use super::alternate::{Backward, alternate};
+use super::interleaved_1f1b::Looped;
+
+/// The schedule for `chunks` stages a position; with one it is ZB-H1.
+///
+/// ```
+/// use shardlab::planner::schedule::{interleaved_zero_bubble::interleaved_zero_bubble, zb_h1};
+/// assert_eq!(interleaved_zero_bubble(4, 1, 8), zb_h1::zb_h1(4, 8));
+/// ```
+pub fn interleaved_zero_bubble(positions: u32, chunks: u32, microbatches: u32) -> Schedule {
+    let row = |position: u32| {
+        let Looped { forwards, backwards, first_chunks } =
+            Looped::new(position, [positions, chunks, microbatches]);
+        let ahead = first_chunks + (positions - 1 - position);
+        let backward = Backward::Split { delay: position as usize };
+        alternate(&forwards, &backwards, ahead, backward)
+    };
+    Schedule { rows: (0..positions).map(row).collect() }
+}
