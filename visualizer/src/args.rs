@@ -53,7 +53,7 @@ pub struct Args {
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Pictures without a display")]
 pub struct Pictures {
-    /// Write a picture of every view into this folder, as SCENARIO_VIEW_STEP.png.
+    /// Write a picture of every view into this folder; names hold scenario, view and step.
     #[arg(long, value_name = "DIR")]
     pub screenshot: Option<PathBuf>,
     /// Only this view; can be given several times.
