@@ -207,6 +207,18 @@ impl<'a> Board<'a> {
 
     /// A control that has no ground of its own until it is touched; whether it was pressed.
     pub fn flat_button(&mut self, area: Area, control: Control<'_>) -> bool {
+        let (response, fill) = self.flat(area, control);
+        self.face(area, control, fill);
+        response.clicked()
+    }
+
+    /// The same for an entry whose name is written by who calls, beside other things.
+    pub fn entry(&mut self, area: Area, control: Control<'_>) -> Response {
+        self.flat(area, control).0
+    }
+
+    /// What is done with it, and its ground.
+    fn flat(&mut self, area: Area, control: Control<'_>) -> (Response, Rgb) {
         let response = self.interact(area, control);
         let touch = self.touch(&response, control.chosen);
         let look = self.look();
@@ -215,8 +227,7 @@ impl<'a> Board<'a> {
             let edge = response.has_focus().then_some(look.theme.accent);
             self.push(Shape::Fill { area, fill, pattern: None, edge, corner: look.gap(1) });
         }
-        self.face(area, control, fill);
-        response.clicked()
+        (response, fill)
     }
 
     fn face(&mut self, area: Area, control: Control<'_>, ground: Rgb) {

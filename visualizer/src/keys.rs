@@ -69,6 +69,14 @@ pub enum Action {
     Describe,
     /// Opens a tab by its number, counted from 0.
     Tab(u8),
+    /// Opens what can be broken in the chosen rank or wire.
+    Break,
+    /// Mends everything that is broken on purpose.
+    Mend,
+    /// Goes back to before the step that failed.
+    StepBack,
+    /// Selects the block in which a step failed.
+    OpenFailed,
     /// Opens the window of the split.
     Split,
     /// Opens a scenario file.
@@ -190,6 +198,12 @@ pub const BINDINGS: &[Binding] = bindings![
     Action::Tab(3), "Fourth tab", Once, [meaning(NONE, Key::Num4)];
     Action::Tab(4), "Fifth tab", Once, [meaning(NONE, Key::Num5)];
     Action::Tab(5), "Sixth tab", Once, [meaning(NONE, Key::Num6)];
+    Action::Tab(6), "Seventh tab", Once, [meaning(NONE, Key::Num7)];
+    Action::Tab(7), "Eighth tab", Once, [meaning(NONE, Key::Num8)];
+    Action::Break, "Break something in this rank or wire", Once, [place(Key::B)];
+    Action::Mend, "Mend what is broken", Once, [place(Key::M)];
+    Action::StepBack, "Back before the failed step", Once, [place(Key::U)];
+    Action::OpenFailed, "Open the block that failed", Once, [place(Key::O)];
     Action::Split, "Change the split", Once, [place(Key::C)];
     Action::Open, "Open a scenario", Once, [meaning(Modifiers::COMMAND, Key::O)];
     Action::Save, "Save the scenario", Once, [meaning(Modifiers::COMMAND, Key::S)];

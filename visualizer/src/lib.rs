@@ -9,6 +9,7 @@ pub mod app;
 pub mod args;
 pub mod audit;
 pub mod board;
+pub mod broken;
 pub mod export;
 pub mod headless;
 pub mod icon;

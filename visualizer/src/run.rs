@@ -12,7 +12,10 @@ use shardlab::mesh::Rank;
 use shardlab::sim;
 use shardlab::trace::Trace;
 use shardlab::trace::captured::Captured;
-use shardlab::train::driver::{Begin, Driver, Event, Explained, Facts, Place, Setup, Stepped};
+use shardlab::train::driver::{
+    Begin, Beside, Difference, Driver, Event, Explained, Facts, Fork, Place, Setup, Stepped,
+};
+use shardlab::train::faults::{Fault, Unsent};
 use shardlab::train::{DeviceRequest, Options};
 
 use crate::play::Steps;
@@ -22,6 +25,8 @@ const MEDIAN_OVER: usize = 16;
 /// Steps that are kept whole at most, and how much their spans may take.
 const KEPT_MOST: usize = 200;
 const KEPT_BYTES: usize = 96 << 20;
+/// Steps that a run which has trained all of its own goes on, when something is broken in it.
+const STEPS_BROKEN: u64 = 24;
 
 /// How a run stands.
 #[derive(Clone, Debug)]
@@ -47,6 +52,8 @@ pub enum State {
         step: u64,
         /// Who waits for what, one line a rank.
         report: Vec<String>,
+        /// The messages that are never sent; none where ranks wait in a circle.
+        unsent: Vec<Unsent>,
     },
     /// It cannot go on, or could not start.
     Failed(Explained),
@@ -67,6 +74,18 @@ pub struct Run {
     losses: Vec<(u64, f64)>,
     /// `(steps trained before, loss)` over the held-out text.
     held_out: Vec<(u64, f64)>,
+    /// How far steps are from one rank that trains beside.
+    differences: Vec<(u64, Difference)>,
+    /// The branch of the last one.
+    compared_in: u32,
+    /// Steps that are trained beyond the last one for what was broken or mended to be seen, if none is
+    /// left; and the branch in which that was asked for.
+    owed: u64,
+    owed_after: u32,
+    /// Grows each time that the run goes back.
+    branch: u32,
+    /// The states that can be gone back to.
+    forks: Vec<Fork>,
     /// The collective that was opened last.
     captured: Option<Arc<Captured>>,
     /// Why the CPU trains instead of what was asked for.
@@ -77,18 +96,24 @@ pub struct Run {
 
 impl Run {
     /// Starts a run on a thread of its own; `wake` is called when there is something new. It trains
-    /// the `first` steps and holds, or all of the scenario.
+    /// the `first` steps and holds, or all of the scenario. Where something is broken on purpose, one
+    /// rank trains beside.
     pub fn start(
         scenario: Scenario,
         devices: DeviceRequest,
+        faults: Vec<Fault>,
         first: Option<u64>,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Self {
-        let options = Options { devices, ..Options::default() };
+        let beside = beside(&faults);
+        let options = Options { devices, faults, ..Options::default() };
         let mut run = Self::told(scenario.clone());
         let begin = if first.is_some() { Begin::Paused } else { Begin::Playing };
         match Driver::start(Setup { begin, ..Setup::new(scenario, options) }, wake) {
             Ok(driver) => {
+                if beside != Beside::Nothing {
+                    driver.set_beside(beside);
+                }
                 if let Some(steps) = first {
                     driver.train_more(steps);
                 }
@@ -116,6 +141,12 @@ impl Run {
             delays: Delays::default(),
             losses: Vec::new(),
             held_out: Vec::new(),
+            differences: Vec::new(),
+            compared_in: 0,
+            owed: 0,
+            owed_after: 0,
+            branch: 0,
+            forks: Vec::new(),
             captured: None,
             fell_back: None,
             wants_to_train: true,
@@ -145,6 +176,25 @@ impl Run {
     /// `(steps trained before, loss)` over the held-out text.
     pub fn held_out(&self) -> &[(u64, f64)] {
         &self.held_out
+    }
+
+    /// How far steps are from one rank that trained beside: `(step, difference)`.
+    pub fn differences(&self) -> &[(u64, Difference)] {
+        &self.differences
+    }
+
+    /// How far the newest step is from one rank: its loss and the difference. `None` where no step
+    /// was compared since the run has gone back or was broken.
+    pub fn beside(&self) -> Option<(u64, f64, Difference)> {
+        let (step, difference) = self.differences.last()?;
+        let (newest, loss) = self.losses.last()?;
+        (self.compared_in == self.branch && step == newest).then_some((*step, *loss, *difference))
+    }
+
+    /// Another number each time that the run has gone back: what was taken from it before may be
+    /// gone.
+    pub fn branch(&self) -> u32 {
+        self.branch
     }
 
     /// Why the CPU trains instead of what was asked for.
@@ -228,31 +278,61 @@ impl Run {
                     self.state = State::Held;
                 }
             }
+            Event::Done { .. } if self.owed > 0 => {
+                if let Some(driver) = &self.driver {
+                    driver.train_more(std::mem::take(&mut self.owed));
+                }
+            }
             Event::Done { trained } => {
                 // Fewer steps than the scenario has were asked for.
                 let all = trained >= self.scenario.training.steps;
                 self.state = if all { State::Done } else { State::Held };
             }
             Event::NotFinite { step, first } => self.state = State::NotFinite { step, first },
-            Event::Hang { step, report } => self.state = State::Hang { step, report },
+            Event::Hang { step, report } => {
+                let facts = self.facts.as_ref();
+                let unsent =
+                    facts.map(|facts| Unsent::all(&facts.plan, &facts.order, &facts.graph));
+                self.state = State::Hang { step, report, unsent: unsent.unwrap_or_default() };
+            }
             Event::DeviceFellBack { why } => self.fell_back = Some(why),
             Event::Failed(why) => self.state = State::Failed(why),
-            Event::WentBack { to, .. } => {
-                if to == Place::Start {
-                    self.losses.clear();
-                    self.held_out.clear();
-                    self.traces.clear();
+            Event::WentBack { to, branch } => {
+                self.branch = branch;
+                match to {
+                    Place::Start => self.forget_from(0),
+                    Place::Fork(id) => {
+                        let fork = self.forks.iter().find(|fork| fork.id == id);
+                        self.forget_from(fork.map_or(0, |fork| fork.step));
+                    }
+                    Place::Here => {}
                 }
                 self.state = State::Held;
             }
             Event::Delayed(delays) => self.delays = delays,
             Event::Captured { captured, .. } => self.captured = Some(captured),
-            Event::Forked(_) | Event::Stopped => {}
+            Event::Forked(fork) => self.forks.push(fork),
+            Event::Stopped => {}
         }
+    }
+
+    /// Forgets a step and all that follow it: they will be trained again, in another way.
+    fn forget_from(&mut self, step: u64) {
+        self.losses.retain(|(known, _)| *known < step);
+        self.differences.retain(|(known, _)| *known < step);
+        self.held_out.retain(|(trained, _)| *trained <= step && step > 0);
+        self.traces.retain(|trace| trace.step < step);
     }
 
     fn stepped(&mut self, Stepped { summary, report }: Stepped) {
         self.losses.push((summary.step, summary.loss));
+        if summary.branch > self.owed_after {
+            self.owed = 0;
+        }
+        if let Some(difference) = summary.difference {
+            self.differences.push((summary.step, difference));
+            self.compared_in = summary.branch;
+        }
         let Some(report) = report else {
             // Older steps than this one are known no more without a hole.
             self.traces.clear();
@@ -295,6 +375,44 @@ impl Run {
         }
     }
 
+    /// Breaks these things and nothing else, with one rank beside, in the run as it stands; after a
+    /// step that does not end, as it stood before. It goes on at once.
+    pub fn set_faults(&mut self, faults: Vec<Fault>) {
+        self.wants_to_train = true;
+        let Some(driver) = &self.driver else { return };
+        // A step that does not end leaves weights half updated: then the run goes back to here.
+        if faults.iter().any(|fault| matches!(fault, Fault::SkipMessage { .. })) {
+            driver.fork();
+        }
+        let beside = beside(&faults);
+        driver.set_faults(faults, self.before_failing());
+        driver.set_beside(beside);
+        driver.play();
+        (self.owed, self.owed_after) = (STEPS_BROKEN, self.branch);
+        self.state = State::Starting(Progress::Planning);
+    }
+
+    /// Goes back to before the step that failed, and holds there.
+    pub fn step_back(&mut self) {
+        if let (Some(driver), State::NotFinite { .. } | State::Hang { .. }) =
+            (&self.driver, &self.state)
+        {
+            self.wants_to_train = false;
+            driver.go_back(self.before_failing());
+            (self.owed, self.owed_after) = (STEPS_BROKEN, self.branch);
+        }
+    }
+
+    /// The newest state without a step that failed: of one that changed nothing, where the run
+    /// stands.
+    fn before_failing(&self) -> Place {
+        match (&self.state, self.forks.last()) {
+            (State::Hang { .. }, Some(fork)) => Place::Fork(fork.id),
+            (State::Hang { .. }, None) => Place::Start,
+            _ => Place::Here,
+        }
+    }
+
     /// Trains so many more steps.
     pub fn train_more(&mut self, steps: u64) {
         self.wants_to_train = true;
@@ -302,4 +420,9 @@ impl Run {
             driver.train_more(steps);
         }
     }
+}
+
+/// What trains beside a run with these faults.
+fn beside(faults: &[Fault]) -> Beside {
+    if faults.is_empty() { Beside::Nothing } else { Beside::OneRank }
 }

@@ -3,7 +3,8 @@
 //! the command line leaves alone.
 //!
 //! It is written at each change and when the window closes, beside and then renamed, so that no
-//! crash loses it. What a later version wrote and this one does not know is told, not refused.
+//! crash loses it. What is broken on purpose is of the open window alone and never kept: the scenario
+//! is the whole one. What a later version wrote and this one does not know is told, not refused.
 
 use std::path::{Path, PathBuf};
 

@@ -11,12 +11,15 @@ use shardlab::mesh::Rank;
 use shardlab::trace::bubble::{Bubble, bubble};
 use shardlab::trace::draw::axis::TimeAxis;
 use shardlab::trace::draw::playback::slow_motion;
+use shardlab::trace::draw::scene::Point;
 use shardlab::trace::draw::shortest_forward;
 use shardlab::trace::draw::timeline::{Arrows, Target, Timeline};
 use shardlab::trace::{Span, Trace};
 use shardlab::train::driver::Facts;
+use shardlab::train::faults::Fault;
 use shardlab::units::Nanos;
 
+use crate::broken::{Broken, Under};
 use crate::export::order::Order;
 use crate::keys::Action;
 use crate::play::{OnScreen, Play};
@@ -80,6 +83,15 @@ pub struct Sight {
     pub arrows: Arrows,
 }
 
+/// The rank that a target is about.
+pub fn rank_of(target: Target) -> Option<Rank> {
+    match target {
+        Target::Rank(rank) | Target::Block { rank, .. } | Target::Wait { rank, .. } => Some(rank),
+        Target::Link { from, .. } => Some(from),
+        Target::Position(_) => None,
+    }
+}
+
 /// All that the parts of the window may read.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared<'a> {
@@ -95,6 +107,8 @@ pub struct Shared<'a> {
     pub sight: &'a Sight,
     /// The step that runs, 0-based, once it has run for so long that it should be seen.
     pub running: Option<u64>,
+    /// What is broken on purpose.
+    pub broken: &'a Broken,
 }
 
 impl<'a> Shared<'a> {
@@ -149,6 +163,14 @@ pub enum Command {
     Train(Box<Scenario>),
     /// The run and the view of a file, with lines of what was left out of it.
     Open(Box<Saved>, Vec<String>),
+    /// Something is broken on purpose, in place of what is broken in the same way.
+    Break(Fault),
+    /// What is broken in the same way is mended; `None`: everything.
+    Mend(Option<Fault>),
+    /// The optimizer under which faults are looked at.
+    Under(Under),
+    /// What can be done to something in a picture, at this point; `None`: wherever there is room.
+    Menu(Target, Option<Point>),
     /// What is over the window is opened, or closed if it is open already.
     Toggle(Popup),
     /// What is over the window is closed.
@@ -187,4 +209,6 @@ pub enum Popup {
     Save,
     /// An export.
     Export,
+    /// What can be broken in a rank or a wire.
+    Break,
 }

@@ -8,7 +8,9 @@ use shardlab::exec::{DeviceInfo, DeviceKind, NonFinite};
 use shardlab::mesh::Axis;
 use shardlab::planner::schedule::explain::Formula;
 use shardlab::trace::draw::playback::Speed;
+use shardlab::trace::draw::{Work, label};
 use shardlab::train::driver::Explained;
+use shardlab::train::faults::Unsent;
 
 /// What the picture is, for who sees it for the first time.
 pub fn idle(layout: &Layout, groups: bool) -> String {
@@ -85,11 +87,26 @@ pub fn done(trained: u64, shown: Option<u64>) -> String {
     format!("Training done, {trained} steps. Replaying step {shown}; nothing is running.")
 }
 
-/// A step with a number that is not finite.
+/// A step with a number that is not finite: `Step 57: first non-finite number on rank 3, layer 2, B1,
+/// in lm_head.weight.`
 pub fn not_finite(step: u64, first: Option<&NonFinite>) -> String {
-    match first {
-        Some(first) => format!("Step {}: first non-finite number on {first}.", step + 1),
-        None => format!("Step {}: the loss or the gradient norm is not finite.", step + 1),
+    let Some(NonFinite { rank, origin, buffer, tensor, .. }) = first else {
+        return format!("Step {}: the loss or the gradient norm is not finite.", step + 1);
+    };
+    let mut text = format!("Step {}: first non-finite number on rank {rank}", step + 1);
+    if let Some(layer) = origin.layer {
+        text += &format!(", layer {layer}");
+    }
+    let part = label(Work::of(*origin), origin.microbatch);
+    text + &format!(", {part}, in {}.", tensor.as_ref().unwrap_or(buffer))
+}
+
+/// A step that does not end: what is never sent, or who waits for whom.
+pub fn hang(report: &[String], unsent: &[Unsent]) -> String {
+    match unsent {
+        [] => format!("The step hangs: {}.", report.join("; ")),
+        [one] => one.to_string(),
+        [first, more @ ..] => format!("{first} {} more messages are never sent.", more.len()),
     }
 }
 

@@ -68,7 +68,7 @@ impl fmt::Display for Cause {
 }
 
 /// What a message brings: `B2`, `RS`, or the norm in words.
-pub(super) fn what(origin: Origin) -> String {
+pub fn what(origin: Origin) -> String {
     match Work::of(origin) {
         Work::Norm => "the gradient norm".into(),
         work => label(work, origin.microbatch),

@@ -10,7 +10,7 @@
 
 mod events;
 mod explained;
-mod priority;
+pub(super) mod priority;
 mod reference;
 mod worker;
 

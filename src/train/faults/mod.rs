@@ -4,9 +4,23 @@
 //! `exec` or the switch of `data`, and nothing else, so whatever is broken for a lesson is broken
 //! as in the tests. [`examine`] asks the two judges: the checker of Plans, and three steps beside
 //! one rank.
+//!
+//! `places` finds the instruction that a person means, `remedy` the nearest layout that can have a
+//! fault, `unsent` who waits for a message that never comes, `aside` asks on another thread.
+
+mod aside;
+pub mod places;
+mod remedy;
+mod unsent;
 
 #[cfg(test)]
 mod tests;
+
+pub use aside::examine_aside;
+pub use remedy::that_shows;
+pub use unsent::Unsent;
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -160,6 +174,56 @@ impl Fault {
         }
     }
 
+    /// Who has met it, in one sentence: public reports by repository and number.
+    pub const fn met(self) -> &'static str {
+        match self {
+            Self::SlowRank { .. } => "How does one find the slow node of a ring: NVIDIA/nccl#349.",
+            Self::SlowLink { .. } => {
+                "Some pairs of machines had half the bandwidth of others: NVIDIA/nccl-tests#106."
+            }
+            Self::Poison { .. } => {
+                "Weights were updated before anybody looked: pytorch/torchtitan#4226."
+            }
+            Self::SkipMessage { .. } => {
+                "A branch that data chose on one rank only, and all hung: deepspeedai/DeepSpeed#7998."
+            }
+            Self::ForgetDivision => {
+                "Mean or sum over replicas? NVIDIA/apex#696, ultralytics/ultralytics#18616."
+            }
+            Self::ScaleByMicrobatches => {
+                "The gradient grew with the number of pieces: deepspeedai/DeepSpeed#7773."
+            }
+            Self::SplitTied => "The two copies of the table drifted: NVIDIA/Megatron-LM#299.",
+            Self::SplitNorms => {
+                "The loss stood still near 8: NVIDIA/Megatron-LM#1446, EleutherAI/gpt-neox#1257."
+            }
+            Self::RepeatRows => {
+                "Replicas read the same rows: huggingface/accelerate#3092, pytorch/torchtitan#48."
+            }
+        }
+    }
+
+    /// Whether it takes hold of a run as it stands. The others make another training, which is
+    /// compared from its first step on.
+    pub const fn joins_a_run(self) -> bool {
+        match self {
+            Self::SlowRank { .. }
+            | Self::SlowLink { .. }
+            | Self::Poison { .. }
+            | Self::SkipMessage { .. } => true,
+            Self::ForgetDivision
+            | Self::ScaleByMicrobatches
+            | Self::SplitTied
+            | Self::SplitNorms
+            | Self::RepeatRows => false,
+        }
+    }
+
+    /// Whether it is of the same kind as another one, whatever its rank and factor.
+    pub fn is_like(self, other: Self) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+
     /// What time it costs; none for a fault of numbers.
     fn delay(self, delays: &mut Delays) {
         match self {
@@ -201,6 +265,29 @@ impl Fault {
             Self::SlowRank { .. } | Self::SlowLink { .. } => {
                 ["the rank does not exist", "Choose one of the ranks of the layout"]
             }
+        }
+    }
+}
+
+/// Writes what is broken, with its rank and factor, as the end of a sentence.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SlowRank { rank, factor } => {
+                write!(f, "rank {rank} computes {factor} times as long")
+            }
+            Self::SlowLink { from, to, .. } => {
+                write!(f, "messages from rank {from} to rank {to} are late")
+            }
+            Self::Poison { rank, .. } => write!(f, "rank {rank} writes a value that is no number"),
+            Self::SkipMessage { rank, .. } => write!(f, "a message of rank {rank} is never sent"),
+            Self::ForgetDivision => f.write_str("nobody divides by the number of replicas"),
+            Self::ScaleByMicrobatches => {
+                f.write_str("nobody divides by the number of microbatches")
+            }
+            Self::SplitTied => f.write_str("the gradients of the tied table are not summed"),
+            Self::SplitNorms => f.write_str("norm gradients are not summed"),
+            Self::RepeatRows => f.write_str("all replicas read the same rows"),
         }
     }
 }
@@ -322,7 +409,15 @@ pub fn check_fit(scenario: &Scenario, fault: Fault) -> Result<(), TrainError> {
         purpose: Purpose::Train,
         device_kinds: Vec::new(),
     };
-    plant(&plan_step(&spec)?, &[fault]).map(|_| ())
+    check_plan(&plan_step(&spec)?, fault)
+}
+
+/// Whether a step that is planned already can have a fault.
+///
+/// # Errors
+/// If it cannot.
+pub fn check_plan(plan: &Plan, fault: Fault) -> Result<(), TrainError> {
+    plant(plan, &[fault]).map(|_| ())
 }
 
 /// What the two judges say of a scenario with faults.

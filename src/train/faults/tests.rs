@@ -250,3 +250,74 @@ fn a_layout_that_cannot_have_a_fault_says_why_and_what_would() {
     assert!(check_fit(&one, nobody).unwrap_err().to_string().contains("does not exist"));
     assert!(check_fit(&one, Fault::Poison { rank: Rank(7), instr: 0 }).is_err());
 }
+
+#[test]
+fn a_message_that_never_comes_is_told_with_all_who_wait_for_it_in_the_end() {
+    let scenario = scenario(layout(2, 2, ZeroStage::Zero1));
+    let original = Session::start(scenario.clone(), options(&[])).unwrap().original().clone();
+    for rank in original.mesh.ranks() {
+        for axis in places::axes(&original, rank) {
+            let instr = places::to_skip(&original, rank, None, Some(axis)).unwrap();
+            let options = options(&[Fault::SkipMessage { rank, instr }]);
+            let mut session = Session::start(scenario.clone(), options).unwrap();
+            let unsent = Unsent::all(session.plan(), session.order(), session.graph());
+            let [Unsent { from, to, waiting, .. }] = &unsent[..] else { panic!("{unsent:?}") };
+            let Action::Send { to: meant, .. } =
+                original.programs[rank.index()].instrs[instr as usize].action
+            else {
+                panic!("a send")
+            };
+            assert_eq!((*from, *to), (rank, meant));
+            let error = session.step().unwrap_err();
+            let TrainError::Exec(ExecError::Hang { waiting: report }) = error else {
+                panic!("{error}")
+            };
+            let stuck = |other: &Rank| {
+                report.iter().any(|line| line.starts_with(&format!("rank {other} waits")))
+            };
+            let others: Vec<Rank> =
+                original.mesh.ranks().filter(|other| *other != rank && stuck(other)).collect();
+            assert_eq!(waiting, &others, "{rank} {axis:?}: {report:?}");
+            let text = unsent[0].to_string();
+            assert!(text.starts_with(&format!("Rank {rank} never sent ")), "{text}");
+        }
+    }
+}
+
+#[test]
+fn the_nearest_layout_that_shows_a_fault_can_have_it() {
+    let mut one = scenario(Layout { microbatches: 1, ..Layout::default() });
+    if let ModelSource::Sizes(model) = &mut one.model {
+        model.tie_word_embeddings = false;
+    }
+    for fault in Fault::MUSEUM {
+        assert!(check_fit(&one, fault).is_err(), "{fault:?}");
+        let (other, words) = that_shows(&one, fault).unwrap();
+        check_fit(&other, fault).unwrap();
+        assert!(!words.is_empty() && other.training == one.training);
+    }
+    // Two replicas have half the rows each: eight pieces no longer fit.
+    one.layout.microbatches = 8;
+    let (other, words) = that_shows(&one, Fault::RepeatRows).unwrap();
+    assert_eq!((other.layout.dp, other.layout.microbatches), (2, 1));
+    assert_eq!(words, "2 data ranks, 1 microbatch");
+    assert!(that_shows(&one, Fault::SlowRank { rank: Rank(9), factor: 2.0 }).is_none());
+}
+
+#[test]
+fn a_poison_falls_on_the_work_that_was_pointed_at_and_on_every_rank_it_is_noticed() {
+    let scenario = scenario(layout(2, 2, ZeroStage::Zero1));
+    let session = Session::start(scenario.clone(), options(&[])).unwrap();
+    let plan = session.original();
+    for rank in plan.mesh.ranks() {
+        let instr = places::to_poison(plan, rank, None).unwrap();
+        let steps = examine(&scenario, &options(&[Fault::Poison { rank, instr }])).unwrap().steps;
+        let Steps::NotFinite { first: Some(first), .. } = steps else { panic!("{steps:?}") };
+        assert_eq!(first.rank, rank);
+    }
+    let backward = plan.programs[1].instrs.iter().map(|instr| instr.origin);
+    let backward = backward.into_iter().find(|origin| origin.phase == Phase::Backward).unwrap();
+    let found = places::to_poison(plan, Rank(1), Some(backward)).unwrap();
+    let origin = plan.programs[1].instrs[found as usize].origin;
+    assert_eq!((origin.phase, origin.microbatch), (backward.phase, backward.microbatch));
+}

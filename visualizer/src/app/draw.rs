@@ -9,7 +9,7 @@ use shardlab::trace::draw::timeline::Arrows;
 use shardlab::units::Nanos;
 
 use super::band::{LEFT_RIGHT, Tabs, UP_DOWN};
-use super::{App, explain, top_bar, transport};
+use super::{App, breaking, explain, top_bar, transport};
 use crate::board::{Board, Desk};
 use crate::over::Around;
 use crate::paint;
@@ -57,7 +57,7 @@ fn is_software(state: &eframe::egui_wgpu::RenderState) -> bool {
 impl App {
     /// Takes over what has happened and lets time pass.
     pub(super) fn advance(&mut self, ctx: &egui::Context) {
-        self.run.listen();
+        self.listen();
         self.go_on_exporting(ctx);
         self.open_dropped(ctx);
         let (now, last_input) = ctx.input(|input| {
@@ -126,12 +126,12 @@ impl App {
 
     /// Draws all parts; what they ask for.
     pub(super) fn parts(&mut self, ui: &mut egui::Ui, window: Area) -> Vec<Command> {
-        let Self { desk, run, play, step, sight, zones, view, .. } = self;
+        let Self { desk, run, play, step, sight, zones, view, broken, .. } = self;
         desk.audit.begin();
         desk.hint = None;
         let axis = self.axis.axis();
         let running = (self.now - self.trained_at.1 > LONG).then_some(self.trained_at.0);
-        let shared = Shared { run, play, step: step.as_ref(), axis, sight, running };
+        let shared = Shared { run, play, step: step.as_ref(), axis, sight, running, broken };
         let mut commands = Vec::new();
         part(ui, desk, ("top bar", zones.top), |board, area| {
             let (asked, anchors) = top_bar::show(board, area, &shared);
@@ -190,7 +190,8 @@ impl App {
                 panels.iter().map(|panel| panel.name()).collect()
             };
             let tabs = [names(&self.left), names(&self.right)];
-            let around = Around { window, anchors: self.anchors, keys: &self.keys, tabs };
+            let more = breaking::changes_of(over, &shared);
+            let around = Around { window, anchors: self.anchors, keys: &self.keys, tabs, more };
             commands.extend(over.show(ui.ctx(), desk, &around));
         }
         // Last, because it speaks of what is under the pointer now.

@@ -7,9 +7,10 @@ use shardlab::trace::draw::scene::{Area, Point};
 use shardlab::trace::draw::theme::Rgb;
 
 use crate::board::{Board, Control, Style};
+use crate::broken;
 use crate::keys::Action;
 use crate::play::Mode;
-use crate::run::{Run, State};
+use crate::run::State;
 use crate::shown::{Command, Popup, Shared};
 use crate::style::Look;
 use crate::texts;
@@ -57,9 +58,8 @@ pub(super) fn said(shared: &Shared<'_>, hint: Option<&str>, notice: Option<&str>
             let text = texts::not_finite(*step, first.as_deref());
             return Said { text, tone: Tone::Error };
         }
-        State::Hang { report, .. } => {
-            let text = format!("The step hangs: {}.", report.join("; "));
-            return Said { text, tone: Tone::Error };
+        State::Hang { report, unsent, .. } => {
+            return Said { text: texts::hang(report, unsent), tone: Tone::Error };
         }
         State::Starting(_) | State::Training | State::Held | State::Done => {}
     }
@@ -74,6 +74,9 @@ pub(super) fn said(shared: &Shared<'_>, hint: Option<&str>, notice: Option<&str>
     }
     if let (Some(step), Mode::Paused) = (shared.step, shared.play.mode()) {
         return plain(step.timeline.now(shared.play.playhead()));
+    }
+    if !shared.broken.is_empty() {
+        return Said { text: broken::now(shared.broken.faults()), tone: Tone::Warning };
     }
     if let Some(why) = shared.run.fell_back() {
         return Said { text: texts::fell_back(why), tone: Tone::Warning };
@@ -102,7 +105,7 @@ pub(super) fn show(
         hint: "Puts the path of the file on the clipboard.",
         command: Command::CopyPath,
     });
-    for offer in copy.into_iter().chain(offers(shared.run)) {
+    for offer in copy.into_iter().chain(offers(shared)) {
         let width = board.button_width(&offer.text);
         if rest.width < width + look.gap(60) {
             break;
@@ -138,7 +141,8 @@ fn ink(look: &Look, tone: Tone) -> Rgb {
 }
 
 /// What can be done now that the run stands as it does; from right to left.
-fn offers(run: &Run) -> Vec<Offer> {
+fn offers(shared: &Shared<'_>) -> Vec<Offer> {
+    let run = shared.run;
     let restart = Offer {
         id: "restart",
         text: "Restart".into(),
@@ -151,6 +155,13 @@ fn offers(run: &Run) -> Vec<Offer> {
         hint: "Cut model and batch in another way and train again.",
         command: Command::Toggle(Popup::Split),
     };
+    let mend = Offer {
+        id: "mend",
+        text: "Mend it".into(),
+        hint: "Nothing is broken on purpose any more (M).",
+        command: Command::Do(Action::Mend),
+    };
+    let is_broken = !shared.broken.is_empty();
     match run.state() {
         State::Done => {
             let more = Offer {
@@ -159,10 +170,15 @@ fn offers(run: &Run) -> Vec<Offer> {
                 hint: "Goes on from these weights.",
                 command: Command::Do(Action::TrainMore),
             };
-            vec![split, more]
+            vec![if is_broken { mend } else { split }, more]
         }
         State::Failed(_) => vec![split, restart],
-        State::NotFinite { .. } | State::Hang { .. } => vec![restart],
+        State::NotFinite { first, .. } => {
+            let open = first.is_some().then(open_failed);
+            open.into_iter().chain([restart, step_back()]).collect()
+        }
+        State::Hang { .. } => vec![restart, step_back()],
+        State::Starting(_) | State::Training | State::Held if is_broken => vec![mend],
         State::Training | State::Held if run.fell_back().is_some() => {
             vec![Offer {
                 text: "Try again".into(),
@@ -171,5 +187,23 @@ fn offers(run: &Run) -> Vec<Offer> {
             }]
         }
         State::Starting(_) | State::Training | State::Held => Vec::new(),
+    }
+}
+
+fn step_back() -> Offer {
+    Offer {
+        id: "step back",
+        text: "Step back".into(),
+        hint: "To before the step that failed; the run holds there (U).",
+        command: Command::Do(Action::StepBack),
+    }
+}
+
+fn open_failed() -> Offer {
+    Offer {
+        id: "open failed",
+        text: "Open the block".into(),
+        hint: "Chooses the block in which the first such number was written (O).",
+        command: Command::Do(Action::OpenFailed),
     }
 }

@@ -6,6 +6,7 @@
 
 mod axis;
 mod band;
+mod breaking;
 mod draw;
 mod explain;
 mod exporting;
@@ -32,6 +33,7 @@ use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::theme::Kind;
 use shardlab::train::DeviceRequest;
 use shardlab::train::driver::Event;
+use shardlab::train::faults::Fault;
 
 use self::axis::SteadyAxis;
 use self::exporting::Exporting;
@@ -40,6 +42,7 @@ use self::pace::Pace;
 use self::timeline::TimelinePart;
 use crate::audit::Audit;
 use crate::board::Desk;
+use crate::broken::Broken;
 use crate::keys::Keys;
 use crate::over::Over;
 use crate::panels::{self, Panel};
@@ -86,6 +89,7 @@ pub struct App {
     source: Source,
     devices: DeviceRequest,
     run: Run,
+    broken: Broken,
     play: Play,
     step: Option<Step>,
     /// Times that are shown instead of those of the run.
@@ -130,13 +134,14 @@ impl App {
         });
         let look = Look::new(kind(ctx, view.scheme), view.distance);
         look.apply(ctx);
-        let run = begin(ctx, scenario, &devices, source);
+        let run = begin(ctx, scenario, &devices, Vec::new(), source);
         let mut app = Self {
             desk: Desk { look, audit: Audit::default(), hint: None },
             keys,
             source,
             devices,
             run,
+            broken: Broken::default(),
             play: Play::default(),
             step: None,
             times: None,
@@ -170,9 +175,10 @@ impl App {
         self.run.absorb(event);
     }
 
-    /// Takes over what the run has told, without a frame.
+    /// Takes over what the run and the judges have told, without a frame.
     pub fn listen(&mut self) {
         self.run.listen();
+        self.broken.listen();
     }
 
     /// One frame: time passes, keys act, everything is drawn into `ui`.
@@ -195,6 +201,16 @@ impl App {
     /// The run.
     pub fn run(&self) -> &Run {
         &self.run
+    }
+
+    /// What is broken on purpose.
+    pub fn broken(&self) -> &Broken {
+        &self.broken
+    }
+
+    /// What was chosen to be trained: what is broken on purpose may train it in another way.
+    pub fn scenario(&self) -> &Scenario {
+        self.broken.whole().unwrap_or(self.run.scenario())
     }
 
     /// Playback.
@@ -257,7 +273,7 @@ impl App {
             selection: self.sight.selection,
             ..self.view.clone()
         };
-        Saved { scenario: self.run.scenario().clone(), view: Some(view) }
+        Saved { scenario: self.scenario().clone(), view: Some(view) }
     }
 
     /// Looks as a view says.
@@ -302,14 +318,20 @@ impl App {
 }
 
 /// Begins a run.
-fn begin(ctx: &egui::Context, scenario: Scenario, devices: &DeviceRequest, source: Source) -> Run {
+fn begin(
+    ctx: &egui::Context,
+    scenario: Scenario,
+    devices: &DeviceRequest,
+    faults: Vec<Fault>,
+    source: Source,
+) -> Run {
     let first = match source {
         Source::Trained => None,
         Source::TrainedTo(steps) => Some(steps),
         Source::Told => return Run::told(scenario),
     };
     let ctx = ctx.clone();
-    Run::start(scenario, devices.clone(), first, move || ctx.request_repaint())
+    Run::start(scenario, devices.clone(), faults, first, move || ctx.request_repaint())
 }
 
 /// The theme that a scheme means here and now.

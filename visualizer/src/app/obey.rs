@@ -45,6 +45,10 @@ impl App {
             Command::Capture(at) => self.run.capture(at),
             Command::Train(scenario) => self.train(ctx, *scenario),
             Command::Open(saved, left_out) => self.open(ctx, *saved, &left_out),
+            Command::Break(fault) => self.break_on_purpose(ctx, fault),
+            Command::Mend(kind) => self.mend(ctx, kind),
+            Command::Under(under) => self.look_under(ctx, under),
+            Command::Menu(target, at) => self.menu(target, at),
             Command::Toggle(popup) => self.toggle(popup),
             Command::Close => self.over = None,
             Command::Tell(text) => self.notice = Some(text),
@@ -57,7 +61,9 @@ impl App {
 
     fn toggle(&mut self, popup: Popup) {
         let is_open = self.over.as_ref().is_some_and(|over| over.popup() == popup);
-        self.over = (!is_open).then(|| Over::open(popup, self.saved(), || self.offer()));
+        let target = self.sight.selection.or(self.rank().map(Target::Rank));
+        self.over =
+            (!is_open).then(|| self.opened(popup, target.unwrap_or(Target::Rank(Rank(0))), None));
     }
 
     /// Opens the rows of a position, or closes them.
@@ -70,7 +76,7 @@ impl App {
         }
     }
 
-    fn select(&mut self, target: Option<Target>) {
+    pub(super) fn select(&mut self, target: Option<Target>) {
         self.sight.selection = target;
         if target.is_some() {
             self.view.right_tab = panels::DETAILS;
@@ -103,7 +109,11 @@ impl App {
             Action::Loop => self.repeat(),
             Action::KeepTraining => self.play.toggle_while_paused(),
             Action::TrainMore => self.run.train_more(self.run.scenario().training.steps),
-            Action::Restart => self.train(ctx, self.run.scenario().clone()),
+            Action::Restart => self.train(ctx, self.scenario().clone()),
+            Action::Break => self.toggle(Popup::Break),
+            Action::Mend => self.mend(ctx, None),
+            Action::StepBack => self.step_back(),
+            Action::OpenFailed => self.open_failed(),
             Action::Zoom(_) | Action::Pan(_) | Action::Fit | Action::FitSelection => {
                 self.look_at(action);
             }
@@ -148,11 +158,18 @@ impl App {
         }
     }
 
-    /// Another run, in place of this one.
+    /// Another run, in place of this one; nothing is broken in it.
     pub(super) fn train(&mut self, ctx: &egui::Context, scenario: Scenario) {
+        self.broken.clear();
+        self.train_broken(ctx, scenario);
+    }
+
+    /// Another run with what is broken on purpose, in place of this one.
+    pub(super) fn train_broken(&mut self, ctx: &egui::Context, scenario: Scenario) {
         // The old run ends first: two would share the cores.
         self.run = crate::run::Run::told(scenario.clone());
-        self.run = begin(ctx, scenario, &self.devices, self.source);
+        let faults = self.broken.faults().to_vec();
+        self.run = begin(ctx, scenario, &self.devices, faults, self.source);
         self.play.clear();
         self.step = None;
         self.axis = super::SteadyAxis::default();
@@ -276,7 +293,7 @@ impl App {
     }
 
     /// The rank that is spoken of: of the selection, else the first.
-    fn rank(&self) -> Option<Rank> {
+    pub(super) fn rank(&self) -> Option<Rank> {
         let step = self.step.as_ref()?;
         Some(match self.sight.selection {
             Some(Target::Block { rank, .. } | Target::Wait { rank, .. } | Target::Rank(rank)) => {

@@ -129,13 +129,14 @@ impl App {
         let canvas = Canvas { theme: &look.theme, measure: &fonts };
         let (sketch, area) = export.around(canvas, body, &note);
         let whole = sketch.scene.area;
-        let Self { desk, run, play, step, sight, left, right, axis, .. } = self;
+        let Self { desk, run, broken, play, step, sight, left, right, axis, .. } = self;
         let panels = match tab.0 {
             Side::Left => left,
             Side::Right => right,
         };
         let axis = axis.axis();
-        let shared = Shared { run, play, step: step.as_ref(), axis, sight, running: None };
+        let step = step.as_ref();
+        let shared = Shared { run, play, step, axis, sight, running: None, broken };
         if let Some(panel) = panels.get_mut(tab.1) {
             on(paper, (whole.width, whole.height), self.now, |ui| {
                 desk.audit.begin();
@@ -159,19 +160,23 @@ impl App {
 
     /// What is to be seen in it: the sentence of the line that explains.
     fn caption(&self) -> String {
-        let Self { run, play, step, sight, .. } = self;
+        let Self { run, broken, play, step, sight, .. } = self;
         let (axis, step) = (self.axis.axis(), step.as_ref());
-        let shared = Shared { run, play, step, axis, sight, running: None };
+        let shared = Shared { run, play, step, axis, sight, running: None, broken };
         explain::said(&shared, None, None).text
     }
 
-    /// How the run is cut and what runs it.
+    /// How the run is cut and what runs it; a picture of a broken run never passes for one of a whole
+    /// one.
     fn note(&self) -> String {
-        let cuts = texts::cuts(&self.run.scenario().layout);
-        match self.run.facts() {
-            Some(facts) => format!("{cuts} · {}", texts::device(&facts.devices)),
-            None => cuts,
+        let mut note = texts::cuts(&self.run.scenario().layout);
+        if let Some(facts) = self.run.facts() {
+            note += &format!(" · {}", texts::device(&facts.devices));
         }
+        if !self.broken.is_empty() {
+            note += " · broken on purpose";
+        }
+        note
     }
 }
 

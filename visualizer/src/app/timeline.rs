@@ -125,6 +125,9 @@ impl TimelinePart {
             self.wheel(ui, at, layout, shared, &mut commands);
         }
         self.dragging(ui, response, layout, shared, &mut commands);
+        if let (true, Some(target)) = (response.secondary_clicked(), hover) {
+            commands.push(Command::Menu(target, at));
+        }
         if response.double_clicked() {
             let span = hover.and_then(|target| step.timeline.span(&target));
             let end = shared.axis.end;

@@ -1,10 +1,11 @@
 //! The top bar: what is trained, how it is cut, what runs it; theme and help.
 
-use shardlab::trace::draw::scene::{Area, Point};
+use shardlab::trace::draw::scene::{Area, Point, Shape};
 
 use crate::board::{Board, Control, Style};
 use crate::icon::Icon;
 use crate::keys::Action;
+use crate::panels;
 use crate::shown::{Command, Popup, Shared};
 use crate::texts;
 
@@ -79,6 +80,12 @@ pub(super) fn show(
     ) {
         commands.push(Command::Toggle(Popup::Split));
     }
+    let mut inner = inner;
+    if !shared.broken.is_empty() {
+        let (asked, rest) = badge(board, inner);
+        commands.extend(asked);
+        inner = rest;
+    }
     if let Some(facts) = shared.run.facts() {
         let text = texts::device(&facts.devices);
         let room = board.separator(inner);
@@ -89,4 +96,28 @@ pub(super) fn show(
     let y = area.bottom();
     board.rule(Point { x: area.left, y }, Point { x: area.right(), y });
     (commands, Anchors { scenario, split, help })
+}
+
+/// Says that something is broken on purpose, where there is room for it; opens the tab that names it.
+/// Also what is right of it.
+fn badge(board: &mut Board<'_>, area: Area) -> (Option<Command>, Area) {
+    let look = board.look();
+    let text = "Broken on purpose";
+    let sign = look.gap(6);
+    let width = board.width(text, look.body()).ceil() + sign + look.gap(2);
+    let room = board.separator(area);
+    if room.width < width {
+        return (None, area);
+    }
+    let (place, rest) = room.cut_left(width);
+    let hint = "Something is broken on purpose: see what, and mend it.";
+    let control = Control { text: "", ..Control::text("broken", text, hint) };
+    let pressed = board.flat_button(place, control);
+    let (left, words) = place.cut_left(sign);
+    let (at, half) = (left.centre(), look.small() * 0.45);
+    let corners = [(-half, half), (half, half), (0.0, -half)];
+    let points = corners.map(|(x, y)| Point { x: at.x + x, y: at.y + y }).to_vec();
+    board.push(Shape::Polygon { points, fill: look.theme.warning });
+    board.write(words, text, Style::default().ink(look.theme.warning));
+    (pressed.then_some(Command::Do(Action::Tab(panels::FAULTS as u8))), rest)
 }

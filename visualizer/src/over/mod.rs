@@ -7,6 +7,7 @@ mod dialogue;
 mod export;
 mod help;
 mod list;
+mod menu;
 mod palette;
 mod path;
 mod split;
@@ -15,10 +16,12 @@ pub use export::Offer;
 
 use eframe::egui;
 use egui::{Id, Order, Sense};
-use shardlab::trace::draw::scene::{Area, Shape};
+use shardlab::trace::draw::scene::{Area, Point, Shape};
+use shardlab::trace::draw::timeline::Target;
 
 use crate::app::Anchors;
 use crate::board::{Board, Desk};
+use crate::broken::Change;
 use crate::keys::{Keyboard, Keys};
 use crate::paint;
 use crate::saved::Saved;
@@ -42,6 +45,8 @@ enum Kind {
     Path(path::PathField),
     /// An export.
     Export(Box<export::Export>),
+    /// What can be done to something in a picture.
+    Menu(menu::Menu),
 }
 
 /// What a popup is drawn with.
@@ -55,11 +60,25 @@ pub struct Around<'a> {
     pub keys: &'a Keys,
     /// Tabs by name, left and right.
     pub tabs: [Vec<&'static str>; 2],
+    /// What else can be done here and now.
+    pub more: Vec<Change>,
+}
+
+/// What a popup is about when it opens.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// What is trained, and what the window looks like.
+    pub saved: Saved,
+    /// What is spoken of in the pictures.
+    pub target: Target,
+    /// Where a menu hangs.
+    pub at: Point,
 }
 
 impl Over {
     /// Opens one.
-    pub fn open(popup: Popup, saved: Saved, offer: impl FnOnce() -> Offer) -> Self {
+    pub fn open(popup: Popup, about: About, offer: impl FnOnce() -> Offer) -> Self {
+        let About { saved, target, at } = about;
         Self(match popup {
             Popup::Scenarios => Kind::Scenarios(list::Scenarios::default()),
             Popup::Split => Kind::Split(Box::new(split::Split::new(&saved.scenario))),
@@ -68,7 +87,16 @@ impl Over {
             Popup::Open => Kind::Path(path::PathField::open()),
             Popup::Save => Kind::Path(path::PathField::save(saved)),
             Popup::Export => Kind::Export(Box::new(export::Export::new(offer()))),
+            Popup::Break => Kind::Menu(menu::Menu::new(target, at)),
         })
+    }
+
+    /// What the menu is about, if it is one.
+    pub fn target(&self) -> Option<Target> {
+        match &self.0 {
+            Kind::Menu(menu) => Some(menu.target()),
+            _ => None,
+        }
     }
 
     /// Which one it is.
@@ -80,6 +108,7 @@ impl Over {
             Kind::Help(_) => Popup::Help,
             Kind::Path(path) => path.popup(),
             Kind::Export(_) => Popup::Export,
+            Kind::Menu(_) => Popup::Break,
         }
     }
 
@@ -116,6 +145,7 @@ impl Over {
                     Kind::Help(help) => help.show(&mut board, inner, around),
                     Kind::Path(path) => path.show(&mut board, inner),
                     Kind::Export(export) => export.show(&mut board, inner),
+                    Kind::Menu(menu) => menu.show(&mut board, inner, around),
                 };
                 board.finish();
                 ui.allocate_rect(rect, Sense::hover());
@@ -138,7 +168,7 @@ impl Over {
             Kind::Scenarios(_) => around.anchors.scenario,
             Kind::Split(_) => around.anchors.split,
             Kind::Help(_) => around.anchors.help,
-            Kind::Palette(_) | Kind::Path(_) | Kind::Export(_) => return false,
+            Kind::Palette(_) | Kind::Path(_) | Kind::Export(_) | Kind::Menu(_) => return false,
         };
         let at = ctx.input(|input| input.pointer.interact_pos());
         at.is_some_and(|at| paint::rect(button).contains(at))
@@ -155,12 +185,14 @@ impl Over {
             Kind::Help(_) => (860.0, help::HEIGHT),
             Kind::Path(_) => (620.0, path::HEIGHT),
             Kind::Export(_) => (620.0, export::HEIGHT),
+            Kind::Menu(_) => (340.0, menu::height(around.more.len())),
         };
         let width = (width * scale).min(window.width - 2.0 * margin);
         let height = (height * scale).min(window.height - 2.0 * margin);
         let (left, top) = match &self.0 {
             Kind::Scenarios(_) => (around.anchors.scenario.left, around.anchors.scenario.bottom()),
             Kind::Split(_) => (around.anchors.split.left, around.anchors.split.bottom()),
+            Kind::Menu(menu) => (menu.at().x, menu.at().y),
             Kind::Palette(_) | Kind::Help(_) | Kind::Path(_) | Kind::Export(_) => {
                 ((window.width - width) / 2.0, (window.height - height) / 4.0)
             }

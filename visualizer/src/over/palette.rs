@@ -107,6 +107,11 @@ fn entries(around: &Around<'_>) -> Vec<Entry> {
         let key = around.keys.chord(binding);
         entries.push(Entry { name, key, command: Command::Do(binding.action) });
     }
+    entries.extend(around.more.iter().map(|offer| Entry {
+        name: offer.name.clone(),
+        key: String::new(),
+        command: offer.command.clone(),
+    }));
     entries.extend(presets::all().into_iter().map(|preset| Entry {
         name: format!("Train: {}", preset.scenario.name),
         key: String::new(),

@@ -135,7 +135,7 @@ fn draw(board: &mut Board<'_>, area: Area, facts: &[Fact], scroll: f32) -> f32 {
 }
 
 /// `text` in lines that fit into `width`.
-fn lines(board: &Board<'_>, text: &str, width: f32, size: f32) -> Vec<String> {
+pub(super) fn lines(board: &Board<'_>, text: &str, width: f32, size: f32) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {

@@ -14,8 +14,11 @@ use crate::shown::{Command, Shared};
 #[derive(Debug, Default)]
 pub(super) struct Loss {
     series: Series,
-    /// How many losses of the run are in the curve.
-    taken: usize,
+    /// The same steps on one rank, where one trains beside.
+    one_rank: Series,
+    /// How many losses of the run are in the curves, and which branch they are of.
+    taken: [usize; 2],
+    branch: u32,
     range: Option<Range>,
     /// The step under the pointer, counted from 1.
     hover: Option<u64>,
@@ -51,7 +54,7 @@ impl Panel for Loss {
             shown: shared.step.map(|step| step.number() + 1),
             hover: self.hover,
             steps: shared.scenario().training.steps,
-            reference: None,
+            reference: (!self.one_rank.points().is_empty()).then_some(&self.one_rank),
             branches: &[],
             range: Range { low: 0.0, high: 1.0 },
         };
@@ -75,14 +78,17 @@ impl Panel for Loss {
 impl Loss {
     /// Takes over what the run has learned since the last frame.
     fn follow(&mut self, run: &Run) {
-        let losses = run.losses();
-        if losses.len() < self.taken {
-            (self.series, self.taken) = (Series::default(), 0);
+        if run.branch() != self.branch {
+            *self = Self { branch: run.branch(), range: self.range, ..Self::default() };
         }
-        for (step, loss) in &losses[self.taken..] {
+        let (losses, differences) = (run.losses(), run.differences());
+        for (step, loss) in &losses[self.taken[0]..] {
             self.series.push(step + 1, *loss);
         }
-        self.taken = losses.len();
+        for (step, difference) in &differences[self.taken[1]..] {
+            self.one_rank.push(step + 1, difference.loss);
+        }
+        self.taken = [losses.len(), differences.len()];
         if let State::NotFinite { step, .. } = run.state() {
             self.series.push(step + 1, f64::NAN);
         }

@@ -7,6 +7,7 @@
 
 mod collective;
 mod details;
+mod faults;
 mod loss;
 mod memory;
 mod numbers;
@@ -46,6 +47,7 @@ pub fn left() -> Vec<Box<dyn Panel>> {
         Box::<memory::Memory>::default(),
         Box::<collective::Collective>::default(),
         Box::<numbers::Numbers>::default(),
+        Box::<faults::Faults>::default(),
     ]
 }
 
@@ -64,3 +66,19 @@ pub fn of(side: Side) -> Vec<Box<dyn Panel>> {
 
 /// Which of [`right`] a selection opens.
 pub const DETAILS: usize = 1;
+/// Which of [`right`] shows the run beside one rank.
+pub const LOSS: usize = 0;
+/// Which of [`left`] tells what is broken on purpose.
+pub const FAULTS: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tabs_that_open_by_themselves_are_those_that_are_meant() {
+        assert_eq!(right()[DETAILS].name(), "Details");
+        assert_eq!(right()[LOSS].name(), "Loss");
+        assert_eq!(left()[FAULTS].name(), "Faults");
+    }
+}

@@ -4,15 +4,14 @@
 use std::sync::Arc;
 
 use eframe::egui::{Id, Sense};
-use shardlab::mesh::Rank;
 use shardlab::trace::Trace;
 use shardlab::trace::draw::scene::{Area, Canvas, Point, Sketch};
-use shardlab::trace::draw::timeline::Target;
 
 use crate::board::{Board, Control, Style};
 use crate::keys::Action;
 use crate::paint::{self, Fonts};
 use crate::run::State;
+pub(super) use crate::shown::rank_of;
 use crate::shown::{Command, Shared, Step};
 
 /// What the pointer does with a picture.
@@ -22,6 +21,8 @@ pub(super) struct Pointer {
     pub(super) at: Option<Point>,
     /// Whether it was pressed and let go.
     pub(super) clicked: bool,
+    /// Whether it was pressed with the other button: what can be done there?
+    pub(super) asked: bool,
     /// Whether it is held down.
     pub(super) held: bool,
     /// How far the wheel was turned, in points.
@@ -49,7 +50,8 @@ pub(super) fn picture<T>(
         None => 0.0,
     };
     let held = response.is_pointer_button_down_on();
-    (drawn, Pointer { at: pointer, clicked: response.clicked(), held, wheel })
+    let (clicked, asked) = (response.clicked(), response.secondary_clicked());
+    (drawn, Pointer { at: pointer, clicked, asked, held, wheel })
 }
 
 /// Says what fills a panel that is empty, and offers one thing to do.
@@ -112,14 +114,5 @@ impl<K: PartialEq, T> Prepared<K, T> {
             self.of = Some((Arc::clone(trace), key));
         }
         self.value.get_or_insert_with(prepare)
-    }
-}
-
-/// The rank that a target is about.
-pub(super) fn rank_of(target: Target) -> Option<Rank> {
-    match target {
-        Target::Rank(rank) | Target::Block { rank, .. } | Target::Wait { rank, .. } => Some(rank),
-        Target::Link { from, .. } => Some(from),
-        Target::Position(_) => None,
     }
 }

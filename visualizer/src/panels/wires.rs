@@ -52,6 +52,9 @@ impl Panel for Wires {
         if pointer.clicked {
             commands.push(Command::Select(target));
         }
+        if let (true, Some(target)) = (pointer.asked, target) {
+            commands.push(Command::Menu(target, pointer.at));
+        }
         commands
     }
 }

@@ -1,16 +1,25 @@
 //! Goal: every text can be read. Method: draw every part at every size, in both themes, for few and
 //! many ranks and for long names, and hold each text to its size, contrast, container and neighbours.
 
+use std::sync::Arc;
+
+use eframe::egui::{Key, Modifiers};
+use egui_kittest::kittest::Queryable as _;
 use shardlab::config::Scenario;
 use shardlab::mesh::Rank;
 use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::timeline::Target;
+use shardlab::train::driver::{Event, Facts};
+use shardlab::train::faults::Fault;
+use shardlab_visualizer::broken::EXHIBITS;
 use shardlab_visualizer::keys::Action;
+use shardlab_visualizer::panels::FAULTS;
 use shardlab_visualizer::shown::{Command, Popup};
 use shardlab_visualizer::style::{Distance, Scheme};
 
 use crate::window::{Opened, Window, eight_ranks, sixty_four_ranks};
 
+const NONE: Modifiers = Modifiers::NONE;
 const SIZES: [((f32, f32), f32); 5] = [
     ((800.0, 480.0), 1.0),
     ((911.0, 512.0), 1.5),
@@ -51,7 +60,7 @@ fn faults(opened: Opened) -> Vec<String> {
     for (name, target) in targets.into_iter().chain([("a block", block), ("a wait", wait)]) {
         window.ask(Command::Select(target));
         hold(&mut window, name);
-        for tab in 0..6 {
+        for tab in 0..8 {
             window.ask(Command::Do(Action::Tab(tab)));
             hold(&mut window, &format!("{name} in tab {tab}"));
         }
@@ -66,7 +75,35 @@ fn faults(opened: Opened) -> Vec<String> {
     }
     window.ask(Command::Unfold(1));
     hold(&mut window, "an open group");
+    window.ask(Command::Menu(Target::Rank(Rank(1)), None));
+    hold(&mut window, "the menu of a rank");
+    window.ask(Command::Close);
+    window.ask(Command::Do(Action::Tab(FAULTS as u8)));
+    for kind in EXHIBITS {
+        window.press(NONE, Key::Escape);
+        window.ask(Command::Do(Action::Tab(FAULTS as u8)));
+        let found = window.harness.query_by_label(kind.name()).map(|node| node.rect().center());
+        if let Some(at) = found {
+            window.click(at);
+        }
+        hold(&mut window, kind.name());
+    }
+    break_slowly(&mut window);
+    hold(&mut window, "a slow rank");
     faults
+}
+
+/// Breaks something and tells that it is broken, as a run does.
+fn break_slowly(window: &mut Window) {
+    let fault = Fault::SlowRank { rank: Rank(1), factor: 4.0 };
+    let at = window.harness.query_by_label(fault.name()).map(|node| node.rect().center());
+    if let Some(at) = at {
+        window.click(at);
+    }
+    let facts = window.app().run().facts().unwrap();
+    let facts = Facts { faults: vec![fault], ..(**facts).clone() };
+    window.tell(Event::Ready(Arc::new(facts)));
+    window.ask(Command::Break(fault));
 }
 
 fn none(opened: impl IntoIterator<Item = Opened>) {

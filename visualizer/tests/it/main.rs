@@ -10,6 +10,7 @@ mod command;
 mod composition;
 mod explanations;
 mod exports;
+mod faults;
 mod live;
 mod panels;
 mod pause;
