@@ -125,7 +125,7 @@ impl App {
     }
 
     fn on_paper(&mut self, wanted: Wanted) -> Drawing {
-        let paper = self.exporting.paper.take().unwrap_or_else(Paper::new);
+        let paper = self.exporting.paper.take().unwrap_or_default();
         let drawing = self.drawing(&paper, wanted);
         self.exporting.paper = Some(paper);
         drawing

@@ -31,14 +31,15 @@ pub struct Wanted {
     pub part: Part,
     /// In which colours.
     pub kind: Kind,
-    /// Width and height in points. The height of a timeline follows from its rows.
+    /// Width and height in points; the height of a timeline follows from its rows, that of a tab from
+    /// its width.
     pub size: (f32, f32),
     /// Where the playhead stands; `None`: where it is.
     pub at: Option<Nanos>,
 }
 
 /// What pictures are drawn on. Fonts are prepared once for as many as there are.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Paper(egui::Context);
 
 impl std::fmt::Debug for Paper {
@@ -47,9 +48,8 @@ impl std::fmt::Debug for Paper {
     }
 }
 
-impl Paper {
-    /// An empty sheet.
-    pub fn new() -> Self {
+impl Default for Paper {
+    fn default() -> Self {
         let ctx = egui::Context::default();
         ctx.set_fonts(fonts());
         // The first pass makes the fonts ready; it draws nothing.
@@ -57,7 +57,9 @@ impl Paper {
         paper.pass(egui::RawInput::default(), |_| ());
         paper
     }
+}
 
+impl Paper {
     /// One pass. What it would paint was noted by the boards; glyphs come from the font files.
     fn pass(&self, input: egui::RawInput, draw: impl FnMut(&mut egui::Ui)) {
         let mut output = self.0.run_ui(input, draw);
@@ -123,8 +125,8 @@ impl App {
         let (title, caption, note) = (self.heading(), self.caption(), self.note());
         let look = self.desk.look;
         let export = Export { title: &title, caption: &caption, width: size.0, scale: 1.0 };
-        // Title, caption and note take about this much.
-        let body = (size.1 - look.gap(24)).max(look.gap(40));
+        // Tabs are made for a low, wide place.
+        let body = (size.0 * 0.4).min(size.1).max(look.gap(40));
         let fonts = Fonts(&paper.0);
         let canvas = Canvas { theme: &look.theme, measure: &fonts };
         let (sketch, area) = export.around(canvas, body, &note);

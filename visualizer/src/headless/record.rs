@@ -43,7 +43,7 @@ pub fn record(take: Take, mut tell: impl FnMut(Told<'_>)) -> Result<Bytes, ShotE
     if window.app().play().mode() == Mode::Paused {
         window.ask(Command::Do(Action::PlayPause));
     }
-    let paper = Paper::new();
+    let paper = Paper::default();
     let mut draw = |at: &Nanos| {
         let wanted = Wanted { part: Part::Window, kind, size, at: Some(*at) };
         window.app_mut().drawing(&paper, wanted)

@@ -153,9 +153,45 @@ fn pictures_are_written_by_keys_alone_and_a_file_that_is_there_is_asked_about() 
 }
 
 #[test]
+fn the_chosen_block_is_an_animation_and_every_rank_has_a_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block.gif");
+    let mut window = Window::open(Opened::default());
+    window.press(Modifiers::NONE, Key::Home);
+    window.press(Modifiers::NONE, Key::ArrowDown);
+    let film = window.app().film().unwrap();
+    assert!(film.instants.len() < 40, "a block is short: {film:?}");
+    window.press(Modifiers::COMMAND, Key::E);
+    choose(&mut window, "export as GIF");
+    let said = export_to(&mut window, &path);
+    assert!(said.starts_with("Saved "), "{said}");
+    let file = std::fs::read(&path).unwrap();
+    let mut reader = gif::DecodeOptions::new().read_info(&file[..]).unwrap();
+    assert!(reader.width() <= 1280 && reader.height() <= 720);
+    let mut frames = 0;
+    while let Some(frame) = reader.read_next_frame().unwrap() {
+        assert_eq!(frame.delay, film.centiseconds);
+        frames += 1;
+    }
+    assert_eq!(frames, film.instants.len());
+
+    let traces = folder.path().join("traces");
+    window.press(Modifiers::COMMAND, Key::E);
+    choose(&mut window, "export as Perfetto per rank");
+    let said = export_to(&mut window, &traces);
+    assert!(said.starts_with("Saved "), "{said}");
+    for rank in 0..8 {
+        let text =
+            std::fs::read_to_string(traces.join(format!("rank{rank}.pt.trace.json"))).unwrap();
+        let whole: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(whole["distributedInfo"]["rank"], rank);
+    }
+}
+
+#[test]
 fn every_part_has_a_vector_picture_with_title_caption_and_badge_inside() {
     let mut window = Window::open(Opened::default());
-    let paper = Paper::new();
+    let paper = Paper::default();
     for (part, name) in Part::all() {
         for kind in [Kind::Light, Kind::Dark, Kind::Print] {
             let wanted = Wanted { part, kind, size: (1280.0, 800.0), at: None };
