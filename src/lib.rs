@@ -14,6 +14,7 @@ pub mod planner;
 pub mod formulas;
 pub mod ledger;
 pub mod sim;
+pub mod predict;
 pub mod exec;
 pub mod train;
 pub mod cli;

@@ -21,6 +21,11 @@ pub fn draw(key: u64, counter: u64) -> u64 {
     mix(key.wrapping_add(GOLDEN.wrapping_mul(counter.wrapping_add(1))))
 }
 
+/// The `counter`-th number of a key, uniform in [0, 1).
+pub fn unit(key: u64, counter: u64) -> f64 {
+    (draw(key, counter) >> 11) as f64 / (1u64 << 53) as f64
+}
+
 /// Spreads each bit over all bits; a bijection.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::config::workload::Precision;
 use crate::config::{
     CollectiveChoice, ModelSource, OptimizerKind, Recompute, ScheduleName, ZeroStage,
 };
@@ -48,6 +49,13 @@ Examples:
   shardlab trace export step.json --format kineto -o ranks/               a file for each rank
   shardlab trace export step.json --format csv > step.csv";
 
+const SIMULATE_EXAMPLES: &str = "\
+Examples:
+  shardlab simulate --model llama-3-70b --cluster h100 --gpus 64 --tp 4 --pp 4 --batch 128
+  shardlab simulate --model llama-3-405b --gpus 16384 --tp 8 --pp 16 --chunks 2 --seq 8192
+  shardlab simulate --model mine/ --cluster mine.toml --dp 8 --slow-rank 3=1.5
+  shardlab simulate --runs tests/published/runs.json --leave-one-out";
+
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   shardlab verify --dp 2 --tp 2 --pp 2
@@ -78,6 +86,9 @@ pub enum Command {
     /// Show the schedule, bytes and memory of a step without running it.
     #[command(after_help = PLAN_EXAMPLES, allow_negative_numbers = true)]
     Plan(Box<PlanArgs>),
+    /// Predict the step of a described cluster, or hold measured runs against predictions.
+    #[command(after_help = SIMULATE_EXAMPLES)]
+    Simulate(Box<SimulateArgs>),
     /// Hold a layout against one rank, or against a reference case.
     #[command(after_help = VERIFY_EXAMPLES, allow_negative_numbers = true)]
     Verify(Box<VerifyArgs>),
@@ -193,6 +204,65 @@ pub struct PlanArgs {
     pub svg: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long, group = "form", help_heading = "Output")]
+    pub json: bool,
+}
+
+/// `shardlab simulate`.
+#[derive(Debug, Args)]
+pub struct SimulateArgs {
+    /// A preset (gpt-175b, llama-3-8b, llama-3-405b, …), a folder with a Hugging Face config.json, or
+    /// a TOML file with the sizes.
+    #[arg(
+        long,
+        value_name = "PRESET|DIR|FILE",
+        default_value = "llama-3-8b",
+        help_heading = "Model and data"
+    )]
+    pub model: String,
+    /// A preset (v100, a100-40, a100-80, h100, h200, b200, gb200, rtx4090, …) or a TOML file.
+    #[arg(long, value_name = "NAME|FILE", default_value = "h100", help_heading = "Cluster")]
+    pub cluster: String,
+    /// Ranks; dp fills what tp, pp and cp leave.
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    pub gpus: Option<u32>,
+    /// How training is cut.
+    #[command(flatten)]
+    pub layout: LayoutArgs,
+    /// Ranks that share a sequence (context parallel).
+    #[arg(long, value_name = "N", help_heading = "Layout")]
+    pub cp: Option<u32>,
+    /// Rows of a step over all data-parallel ranks.
+    #[arg(long, value_name = "ROWS", help_heading = "Model and data")]
+    pub batch: Option<u32>,
+    /// Tokens of a row.
+    #[arg(long, value_name = "TOKENS", default_value_t = 4096, help_heading = "Model and data")]
+    pub seq: u64,
+    /// bf16, fp16 or fp8.
+    #[arg(long, value_name = "TYPE", default_value = "bf16", value_parser = super::simulate::precision, help_heading = "Model and data")]
+    pub precision: Precision,
+    /// A rank that computes slower, as in 3=1.5; may be said again.
+    #[arg(long, value_name = "RANK=FACTOR", help_heading = "What if")]
+    pub slow_rank: Vec<String>,
+    /// Two ranks whose messages are slower, as in 0-8=4; may be said again.
+    #[arg(long, value_name = "RANK-RANK=FACTOR", help_heading = "What if")]
+    pub slow_link: Vec<String>,
+    /// Every op takes up to this many percent longer.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, help_heading = "What if")]
+    pub jitter: f64,
+    /// Seed of the jitter.
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "What if")]
+    pub seed: u64,
+    /// Predict every row of a file of measured runs instead.
+    #[arg(long, value_name = "FILE", help_heading = "Measured runs")]
+    pub runs: Option<PathBuf>,
+    /// With --runs: also fit the constants without each source in turn and predict that source.
+    #[arg(long, requires = "runs", help_heading = "Measured runs")]
+    pub leave_one_out: bool,
+    /// Write Plan and predicted spans of one rank of each class, as JSON.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub trace: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
 

@@ -1,7 +1,8 @@
 //! The command: how it reads its arguments, what it prints, and with which code it exits.
 //!
-//! One file a command: [`quickstart`], [`train`], [`plan`], [`verify`], [`trace`], [`doctor`].
-//! [`args`] is what can be typed, [`settings`] what it means, [`report`] the numbers of a run.
+//! One file a command: [`quickstart`], [`train`], [`plan`], [`simulate`], [`verify`], [`trace`],
+//! [`doctor`]. [`args`] is what can be typed, [`settings`] what it means, [`report`] the numbers of a
+//! run.
 //! [`live`] draws the running schedule, [`screen`] redraws it in place, [`summary`] tells how a run
 //! went: pure functions from facts to [`text`]. Data go to stdout, progress and errors to stderr;
 //! nothing else in the library prints.
@@ -13,6 +14,7 @@ pub mod train;
 pub mod plan;
 pub mod verify;
 pub mod trace;
+pub mod simulate;
 pub mod doctor;
 pub mod report;
 pub mod facts;
@@ -79,6 +81,7 @@ fn dispatch(cli: &Cli) -> Result<Outcome, Failure> {
         Some(Command::Plan(args)) => plan::run(args),
         Some(Command::Verify(args)) => verify::run(args),
         Some(Command::Trace(command)) => trace::run(command),
+        Some(Command::Simulate(args)) => simulate::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();

@@ -10,6 +10,7 @@
 pub mod args;
 pub mod attention;
 pub mod cast;
+pub mod coarse;
 pub mod cross_entropy;
 pub mod elementwise;
 pub mod embedding;
@@ -84,6 +85,8 @@ pub enum Op {
     Sgd(optimizer::Sgd),
     /// Changes the element type.
     Cast(cast::Cast),
+    /// A whole pass or collective, for predictions only.
+    Coarse(coarse::Coarse),
 }
 
 /// How an op touches an output.
@@ -230,6 +233,7 @@ macro_rules! forward {
             Op::AdamW($kernel) => $answer,
             Op::Sgd($kernel) => $answer,
             Op::Cast($kernel) => $answer,
+            Op::Coarse($kernel) => $answer,
         }
     };
 }

@@ -6,6 +6,7 @@
 //! [`collective`] unfolds collectives into messages, [`schedule`] orders the microbatches,
 //! [`memory`] places the buffers.
 
+pub mod cluster;
 pub mod collective;
 pub mod data_parallel;
 pub mod memory;

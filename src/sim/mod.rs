@@ -3,6 +3,11 @@
 //! [`replay`] lays measured durations out as if every rank had a device of its own and stated
 //! links. The loop knows no kernels and no model; who predicts gives it predicted durations.
 
+pub mod cost;
+mod predicted;
+
+pub use predicted::{Ordered, Whatif};
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 

@@ -17,6 +17,7 @@ mod machine;
 mod mutations;
 mod picture;
 mod promises;
+mod published;
 mod property;
 mod refusals;
 mod tidy;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms from the ground up: a room may name rooms of lower floors, and itself.
-const FLOORS: [&[&str]; 14] = [
+const FLOORS: [&[&str]; 15] = [
     &["units", "random"],
     &["shape"],
     &["mesh"],
@@ -12,8 +12,9 @@ const FLOORS: [&[&str]; 14] = [
     &["plan"],
     &["ledger"],
     &["trace"],
-    &["planner", "sim"],
-    &["formulas"],
+    &["planner"],
+    &["sim"],
+    &["formulas", "predict"],
     &["exec"],
     &["data"],
     &["checkpoint"],

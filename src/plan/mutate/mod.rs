@@ -246,7 +246,8 @@ fn assigning(op: &Op) -> Option<Op> {
         | Op::Fill(_)
         | Op::AdamW(_)
         | Op::Sgd(_)
-        | Op::Cast(_) => return None,
+        | Op::Cast(_)
+        | Op::Coarse(_) => return None,
     };
     std::mem::take(accumulate).then_some(op)
 }

@@ -121,6 +121,7 @@ pub(super) fn lower(
         Op::AdamW(op) => list.adamw(op, &inputs, &outputs),
         Op::Sgd(op) => list.sgd(op, &inputs, &outputs),
         Op::Cast(op) => list.cast(op, &inputs, &outputs)?,
+        Op::Coarse(_) => return Err(Refusal::NoKernel),
     }
     Ok(list.dispatches)
 }

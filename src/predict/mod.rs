@@ -1,0 +1,193 @@
+//! The step that one does not have: time, memory and bytes of a workload on a described cluster.
+//!
+//! [`predict`] writes the cluster Plan (`planner::cluster`), prices it and lays it out (`sim`), and
+//! adds what lies outside of the schedule. [`published`] reads measured runs, [`score`] holds
+//! predictions against them, [`fit`] fits the cost model's constants.
+
+pub mod fit;
+pub mod memory;
+pub mod published;
+pub mod score;
+mod software;
+mod steady;
+
+pub use steady::Prepared;
+
+use std::collections::BTreeMap;
+
+use crate::config::Cluster;
+use crate::config::workload::{Precision, Workload};
+use crate::mesh::Axis;
+use crate::ops::Op;
+use crate::ops::coarse::{Coarse, CoarseKind};
+use crate::plan::{Action, CollectiveKind, Lane};
+use crate::planner::cluster::classes::{Classes, Knobs};
+use crate::planner::cluster::{ClusterPlan, Exchange, cluster_plan, topology};
+use crate::planner::schedule::Schedule;
+use crate::planner::schedule::named::named;
+use crate::sim::cost::{Constants, Pricer};
+use crate::sim::{Ordered, SimError, Whatif};
+use crate::trace::bubble::{Bubble, bubble};
+use crate::trace::{Span, Trace};
+use crate::units::Nanos;
+use memory::PositionMemory;
+
+/// What is asked of a prediction beyond workload and cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    /// Rates and overheads.
+    pub constants: Constants,
+    /// Slow ranks and links.
+    pub knobs: Knobs,
+    /// Jitter.
+    pub whatif: Whatif,
+}
+
+/// A predicted step.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// Seconds of the step.
+    pub step_seconds: f64,
+    /// Operations of the model a second and GPU, in units of 10¹².
+    pub tflops_per_gpu: f64,
+    /// The same over the peak of the GPU.
+    pub mfu: f64,
+    /// Waiting between the first forward and the last backward.
+    pub bubble: Bubble,
+    /// Bytes that cross in a step, over all ranks, by axis.
+    pub bytes: BTreeMap<Axis, f64>,
+    /// Memory of each pipeline position.
+    pub memory: Vec<PositionMemory>,
+    /// Seconds of a mean rank in which a message or collective of it runs and no kernel.
+    pub exposed_comm_seconds: f64,
+    /// The Plan that was laid out.
+    pub cluster_plan: ClusterPlan,
+    /// When its instructions run.
+    pub trace: Trace,
+}
+
+/// Predicts a step.
+///
+/// # Errors
+/// If the step would hang, which only a schedule from a file can.
+pub fn predict(
+    workload: &Workload,
+    cluster: &Cluster,
+    conditions: &Conditions,
+) -> Result<Prediction, SimError> {
+    let table = table(workload, workload.batch.microbatches);
+    let Conditions { constants, knobs, whatif } = conditions;
+    let topology = topology(workload, &table, cluster.node.gpus, knobs);
+    let plan = cluster_plan(workload, &table, &topology, Classes::quotient(&topology));
+    let pricer = Pricer { cluster, constants };
+    let ordered = Ordered::new(plan);
+    let trace = ordered.predict(&pricer, *whatif)?;
+    let plan = ordered.cluster;
+    let step_seconds = with_overheads(trace.end().as_secs(), workload, constants);
+    let ranks = f64::from(workload.split.ranks());
+    let flops = workload.model_flops() / ranks / step_seconds;
+    let peak = match (workload.precision, cluster.gpu.tflops_8bit) {
+        (Precision::Fp8, Some(peak)) => peak,
+        _ => cluster.gpu.tflops_16bit,
+    };
+    Ok(Prediction {
+        step_seconds,
+        tflops_per_gpu: flops * 1e-12,
+        mfu: flops * 1e-12 / peak,
+        bubble: bubble(&plan.plan, &trace),
+        bytes: bytes(&plan),
+        memory: memory::positions(workload, &table),
+        exposed_comm_seconds: exposed(&plan, &trace),
+        cluster_plan: plan,
+        trace,
+    })
+}
+
+/// The table of a workload's schedule with some number of microbatches.
+fn table(workload: &Workload, microbatches: u32) -> Schedule {
+    let split = &workload.split;
+    named(&split.schedule, split.pp, split.chunks, microbatches)
+        .unwrap_or_else(|| Schedule { rows: vec![Vec::new(); split.pp as usize] })
+}
+
+/// What the host adds to a step, and the slowest of many GPUs.
+fn with_overheads(schedule: f64, workload: &Workload, constants: &Constants) -> f64 {
+    let doublings = (f64::from(workload.split.ranks()) / 8.0).log2().max(0.0);
+    (schedule + constants.step_seconds) * (1.0 + constants.straggler * doublings)
+}
+
+/// Bytes that cross, over all ranks, by the formulas of collectives and the sizes of messages.
+fn bytes(cluster: &ClusterPlan) -> BTreeMap<Axis, f64> {
+    let mut sums: BTreeMap<Axis, f64> = Axis::ALL.map(|axis| (axis, 0.0)).into();
+    for (program, members) in cluster.plan.programs.iter().zip(&cluster.classes.sizes) {
+        for instr in &program.instrs {
+            let (axis, bytes) = match &instr.action {
+                Action::Send { view, .. } if view.len > 1 => {
+                    (Axis::Pp, cluster.plan.view_bytes(*view).0 as f64)
+                }
+                Action::Launch { op: Op::Coarse(op), .. } if op.flops == 0 => {
+                    let Some((axis, bytes)) = collective_bytes(cluster, op) else { continue };
+                    (axis, bytes)
+                }
+                _ => continue,
+            };
+            *sums.entry(axis).or_default() += bytes * f64::from(*members);
+        }
+    }
+    sums
+}
+
+/// What a member of a collective sends.
+fn collective_bytes(cluster: &ClusterPlan, op: &Coarse) -> Option<(Axis, f64)> {
+    let collective = matches!(
+        op.kind,
+        CoarseKind::LayerCollectives | CoarseKind::ReduceGradients | CoarseKind::GatherWeights
+    );
+    let list = collective.then(|| &cluster.exchanges[op.work as usize])?;
+    // Messages between stages are counted where they are sent.
+    let list: Vec<_> =
+        list.iter().filter(|exchange| exchange.kind != CollectiveKind::PointToPoint).collect();
+    let sent = |exchange: &&Exchange| {
+        let ways = if exchange.kind == CollectiveKind::AllReduce { 2.0 } else { 1.0 };
+        let n = f64::from(exchange.group.members);
+        ways * (n - 1.0) / n * exchange.bytes * exchange.repeats / f64::from(op.pieces)
+    };
+    Some((list.first()?.axis, list.iter().map(sent).sum()))
+}
+
+/// Seconds of a mean rank in which something of it is on its way and no kernel runs.
+fn exposed(cluster: &ClusterPlan, trace: &Trace) -> f64 {
+    let (mut sum, mut ranks) = (0.0, 0.0);
+    let classes = cluster.plan.programs.iter().zip(&trace.spans).zip(&cluster.classes.sizes);
+    for ((program, spans), members) in classes {
+        let (mut kernels, mut moving) = (Vec::new(), Vec::new());
+        for (instr, span) in program.instrs.iter().zip(spans) {
+            let computes = match &instr.action {
+                Action::Launch { op: Op::Coarse(op), .. } => {
+                    instr.lane == Lane::Compute && op.kind != CoarseKind::LayerCollectives
+                }
+                Action::Launch { .. } | Action::Copy { .. } => true,
+                Action::Send { .. } | Action::Recv { .. } => false,
+            };
+            if computes { kernels.push(*span) } else { moving.push(*span) }
+        }
+        let both = covered(kernels.iter().chain(&moving).copied().collect());
+        let exposed = both - covered(kernels);
+        sum += exposed.as_secs() * f64::from(*members);
+        ranks += f64::from(*members);
+    }
+    if ranks > 0.0 { sum / ranks } else { 0.0 }
+}
+
+/// Time that is covered by at least one span.
+fn covered(mut spans: Vec<Span>) -> Nanos {
+    spans.sort_unstable_by_key(|span| span.start);
+    let (mut sum, mut until) = (Nanos(0), Nanos(0));
+    for Span { start, end } in spans {
+        if end > until {
+            sum += end - start.max(until);
+            until = end;
+        }
+    }
+    sum
+}
