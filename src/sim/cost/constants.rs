@@ -88,7 +88,8 @@ impl Constants {
 }
 
 /// Length of a product's sums at which half of the rate is lost to starting and ending them. From
-/// the samples of `gemm_samples` in the published data: 1024³ reaches 60 TFLOP/s on an A100, 8192×4096×16384 reaches 253.
+/// the samples of `gemm_samples` in the published data: on an A100 1024³ reaches 60 TFLOP/s,
+/// 8192×4096×16384 reaches 253.
 pub(super) const HALF_RATE_K: f64 = 150.0;
 
 /// Tiles of a product, and the share of the rate that each reaches (CUTLASS profiles).
