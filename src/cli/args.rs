@@ -87,6 +87,7 @@ pub enum Command {
     #[command(after_help = PLAN_EXAMPLES, allow_negative_numbers = true)]
     Plan(Box<PlanArgs>),
     /// Predict the step of a described cluster, or hold measured runs against predictions.
+    /// Without flags optimizer state is sharded, and tp cuts the sequence too.
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(Box<SimulateArgs>),
     /// Hold a layout against one rank, or against a reference case.

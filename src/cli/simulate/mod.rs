@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::args::{LayoutArgs, SimulateArgs, Switch};
 use super::{Failure, Outcome, output};
 use crate::config::workload::{Precision, Recomputed, Software, StepBatch, Transformer, Workload};
-use crate::config::{Cluster, ConfigError, ScheduleName, Split};
+use crate::config::{Cluster, ConfigError, ScheduleName, Split, ZeroStage};
 use crate::mesh::{Axis, Rank};
 use crate::planner::cluster::classes::Knobs;
 use crate::planner::schedule::named;
@@ -113,6 +113,11 @@ fn split(args: &SimulateArgs) -> Result<(Split, StepBatch), ConfigError> {
             return Err(ConfigError::value("gpus", why, "Use sizes whose product is the GPUs"));
         }
         flags.dp = Some(dp);
+    }
+    // What everybody does on clusters, unless something else is said.
+    flags.zero.get_or_insert(ZeroStage::Zero1);
+    if size(flags.tp) > 1 {
+        flags.sequence_parallel.get_or_insert_with(|| "on".into());
     }
     if flags.schedule.is_none() && flags.chunks.unwrap_or(1) > 1 {
         flags.schedule = Some(ScheduleName::Interleaved1F1B);
