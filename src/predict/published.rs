@@ -288,7 +288,10 @@ impl Row {
             return Err("attention over a sliding window is not described".into());
         }
         let lower = precision.to_lowercase();
-        let eight_bit = ["fp8", "float8", "fp4"].iter().any(|name| lower.contains(name));
+        if lower.contains("fp4") {
+            return Err("4-bit products are not described".into());
+        }
+        let eight_bit = ["fp8", "float8"].iter().any(|name| lower.contains(name));
         let mut software = software::of(&self.framework, &attention, &precision, model.gated);
         software.node_aware = !word(&self.parallel.zero_or_dist_opt).contains("(DeepSpeed)");
         if self.id.contains("asyncTP") {
@@ -302,13 +305,19 @@ impl Row {
             precision: if eight_bit { Precision::Fp8 } else { Precision::Half },
             software,
         };
-        // Where recompute is assumed and the step cannot fit without, it must have been on.
+        // Where recompute is assumed and the step cannot fit without, as many layers as are needed
+        // must have been computed again.
         let recompute = word(&self.recompute);
         let assumed = ["assumed", "not printed", "not stated", "or selective"];
         if assumed.iter().any(|word| recompute.contains(word)) {
             let table = table(&workload, workload.batch.microbatches);
-            if !memory::fits(&memory::positions(&workload, &table), cluster.gpu.memory_gb) {
-                workload.recomputed = Recomputed::Layers(1.0);
+            for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
+                if share > 0.0 {
+                    workload.recomputed = Recomputed::Layers(share);
+                }
+                if memory::fits(&memory::positions(&workload, &table), cluster.gpu.memory_gb) {
+                    break;
+                }
             }
         }
         Ok((workload, cluster))
@@ -387,6 +396,8 @@ impl Row {
         let sharding = row.zero_or_dist_opt.clone().unwrap_or_default();
         let sharding = match sharding.as_str() {
             word if word.contains("SHARD_GRAD_OP") => Sharding::Gradients,
+            // Weights are gathered once a step and stay whole.
+            word if word.contains("no reshard after fwd") => Sharding::OptimizerState,
             word if word.contains("FSDP") || word.contains("ZeRO-3") => Sharding::Weights,
             word if ["none", "ZeRO-0", "DDP"].iter().any(|none| word.starts_with(none)) => {
                 Sharding::Nothing
