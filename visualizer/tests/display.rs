@@ -150,8 +150,11 @@ fn a_window_opens_trains_without_a_click_pauses_and_steps() {
     let focus = ["search", "--onlyvisible", "--name", "Shardlab", "windowfocus"];
     assert!(display.command("xdotool").args(focus).status().unwrap().success(), "it has a title");
     display.press("space");
-    sleep(Duration::from_secs(2));
-    let paused = display.look();
+    // The step that runs is finished first.
+    let paused = display.wait_for("a picture that stands still", |picture| {
+        sleep(Duration::from_secs(2));
+        display.look() == *picture
+    });
     sleep(Duration::from_secs(5));
     assert!(display.look() == paused, "paused, nothing on the screen moves");
 
