@@ -22,6 +22,7 @@ pub mod presets;
 pub mod run;
 pub mod saved;
 pub mod shown;
+pub mod software;
 pub mod style;
 pub mod texts;
 pub mod zones;

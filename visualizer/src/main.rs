@@ -12,6 +12,7 @@ use shardlab_visualizer::args::{Args, Pictures, Size};
 use shardlab_visualizer::export::parts::Part;
 use shardlab_visualizer::headless::{self, Painter, Run, ShotError, Shots, Take, Told};
 use shardlab_visualizer::saved::{self, Saved, View};
+use shardlab_visualizer::software::{Software, is_software};
 use shardlab_visualizer::style::{Distance, Scheme};
 use shardlab_visualizer::{presets, texts};
 
@@ -167,8 +168,13 @@ fn show(start: Start) -> eframe::Result {
         renderer: eframe::Renderer::Wgpu,
         ..eframe::NativeOptions::default()
     };
-    let create: eframe::AppCreator<'_> =
-        Box::new(|creation| Ok(Box::new(App::new(&creation.egui_ctx, start))));
+    let create: eframe::AppCreator<'_> = Box::new(|creation| {
+        if let Some(state) = creation.wgpu_render_state.as_ref().filter(|state| is_software(state))
+        {
+            Software::install(&creation.egui_ctx, state);
+        }
+        Ok(Box::new(App::new(&creation.egui_ctx, start)))
+    });
     eframe::run_native("shardlab-visualizer", options, create)
 }
 

@@ -3,6 +3,7 @@
 //! Nothing here decides what is drawn. Patterns are cut to their area by arithmetic, not by clip
 //! rectangles, so that a whole picture is one draw call.
 
+use std::f32::consts::FRAC_PI_2;
 use std::sync::Arc;
 
 use eframe::egui;
@@ -65,6 +66,13 @@ fn place(point: Point) -> Pos2 {
     pos2(point.x, point.y)
 }
 
+/// Points around an area, each as it is where the area fades and where it has faded, and how many
+/// segments a corner has.
+struct Outline {
+    points: Vec<(Pos2, Pos2)>,
+    segments: usize,
+}
+
 struct Brush<'a> {
     ctx: &'a egui::Context,
     /// Plain shapes since the last text or round shape.
@@ -110,8 +118,8 @@ impl Brush<'_> {
 
     fn fill(&mut self, area: Area, fill: Rgb, corner: f32) {
         if corner > 0.0 {
-            let rect = rect(area);
-            self.push(Painted::rect_filled(rect, corner, colour(fill)));
+            let outline = self.outline(rect(area), corner, self.segments(corner));
+            self.inside(&outline, colour(fill));
         } else {
             self.mesh.add_colored_rect(rect(area), colour(fill));
         }
@@ -120,8 +128,10 @@ impl Brush<'_> {
     fn edge(&mut self, area: Area, ink: Color32, corner: f32) {
         let rect = rect(area);
         if corner > 0.0 {
-            let stroke = Stroke::new(1.0, ink);
-            self.push(Painted::rect_stroke(rect, corner, stroke, egui::StrokeKind::Inside));
+            let segments = self.segments(corner);
+            let outer = self.outline(rect, corner, segments);
+            let inner = self.outline(rect.shrink(1.0), corner - 1.0, segments);
+            self.between(&outer, &inner, ink);
             return;
         }
         let one = 1.0_f32.min(rect.width() / 2.0).min(rect.height() / 2.0);
@@ -133,6 +143,88 @@ impl Brush<'_> {
             (pos2(max.x - one, min.y), max),
         ] {
             self.mesh.add_colored_rect(Rect::from_min_max(from, to), ink);
+        }
+    }
+
+    /// Segments of a round corner: none is further than a third of a pixel from its arc.
+    fn segments(&self, radius: f32) -> usize {
+        if radius * self.ctx.pixels_per_point() <= 4.0 { 2 } else { 4 }
+    }
+
+    /// The outline of a rectangle with round corners, its sides on pixels: so only the corners need
+    /// soft edges, and a block few triangles.
+    fn outline(&self, rect: Rect, radius: f32, segments: usize) -> Outline {
+        let per_point = self.ctx.pixels_per_point();
+        let snap = |at: Pos2| pos2((at.x * per_point).round(), (at.y * per_point).round());
+        let (min, max) = (snap(rect.min), snap(rect.max));
+        let most = (max - min).min_elem() / 2.0;
+        let radius = (radius * per_point).clamp(0.0, most.max(0.0));
+        let corners = [
+            (pos2(min.x + radius, min.y + radius), 2.0),
+            (pos2(max.x - radius, min.y + radius), 3.0),
+            (pos2(max.x - radius, max.y - radius), 0.0),
+            (pos2(min.x + radius, max.y - radius), 1.0),
+        ];
+        let points = corners.into_iter().flat_map(|(centre, quarter)| {
+            (0..=segments).map(move |index| {
+                let angle = FRAC_PI_2 * (quarter + index as f32 / segments as f32);
+                let out = vec2(angle.cos(), angle.sin());
+                // Where an arc meets a side it is on a pixel.
+                let soft = if index == 0 || index == segments { 0.0 } else { radius.min(0.5) };
+                let at = |radius: f32| ((centre + out * radius).to_vec2() / per_point).to_pos2();
+                (at(radius - soft), at(radius + soft))
+            })
+        });
+        Outline { points: points.collect(), segments }
+    }
+
+    fn corner(&mut self, pos: Pos2, color: Color32) -> u32 {
+        self.mesh.vertices.push(Vertex { pos, uv: WHITE_UV, color });
+        self.mesh.vertices.len() as u32 - 1
+    }
+
+    /// Fills an outline.
+    fn inside(&mut self, outline: &Outline, ink: Color32) {
+        let first = self.mesh.vertices.len() as u32;
+        for (at, _) in &outline.points {
+            self.corner(*at, ink);
+        }
+        for index in 2..outline.points.len() as u32 {
+            self.mesh.add_triangle(first, first + index - 1, first + index);
+        }
+        self.soften(outline, ink);
+    }
+
+    /// Fills what is between two outlines with as many points.
+    fn between(&mut self, outer: &Outline, inner: &Outline, ink: Color32) {
+        let first = self.mesh.vertices.len() as u32;
+        let pairs = outer.points.iter().zip(&inner.points);
+        for ((outer, _), (inner, _)) in pairs.clone().chain(pairs.take(1)) {
+            self.corner(*outer, ink);
+            self.corner(*inner, ink);
+        }
+        for at in (first..self.mesh.vertices.len() as u32 - 2).step_by(2) {
+            self.mesh.add_triangle(at, at + 1, at + 2);
+            self.mesh.add_triangle(at + 1, at + 2, at + 3);
+        }
+        self.soften(outer, ink);
+    }
+
+    /// Lets the corners of an outline fade over a pixel.
+    fn soften(&mut self, outline: &Outline, ink: Color32) {
+        for corner in outline.points.chunks(outline.segments + 1) {
+            for pair in corner.windows(2) {
+                let &[(a, a_out), (b, b_out)] = pair else { continue };
+                let [near, far] = [a, b].map(|at| self.corner(at, ink));
+                let [near_out, far_out] =
+                    [a_out, b_out].map(|at| self.corner(at, Color32::TRANSPARENT));
+                if b != b_out {
+                    self.mesh.add_triangle(near, far, far_out);
+                }
+                if a != a_out {
+                    self.mesh.add_triangle(near, near_out, far_out);
+                }
+            }
         }
     }
 
@@ -198,10 +290,7 @@ impl Brush<'_> {
         let (on, off) = match dash {
             Dash::Solid => {
                 match points.as_slice() {
-                    [from, to] if from.x == to.x || from.y == to.y => {
-                        self.upright(*from, *to, width, stroke.color);
-                    }
-                    [from, to] => self.stroke(*from, *to, width, stroke.color),
+                    [from, to] => self.segment(*from, *to, stroke),
                     _ => self.push(Painted::line(points, stroke)),
                 }
                 return;
@@ -209,8 +298,20 @@ impl Brush<'_> {
             Dash::Dashed => (6.0 * width.max(1.0), 4.0 * width.max(1.0)),
             Dash::Dotted => (width.max(1.0), 3.0 * width.max(1.0)),
         };
-        self.flush();
-        self.done.extend(Painted::dashed_line(&points, stroke, on, off));
+        for dash in Painted::dashed_line(&points, stroke, on, off) {
+            match dash {
+                Painted::LineSegment { points: [from, to], .. } => self.segment(from, to, stroke),
+                other => self.push(other),
+            }
+        }
+    }
+
+    fn segment(&mut self, from: Pos2, to: Pos2, Stroke { width, color }: Stroke) {
+        if from.x == to.x || from.y == to.y {
+            self.upright(from, to, width, color);
+        } else {
+            self.stroke(from, to, width, color);
+        }
     }
 
     /// A line along an axis, its edges on pixels: it must not blur.
@@ -248,7 +349,8 @@ impl Brush<'_> {
                 self.mesh.vertices.push(Vertex { pos: end + across * aside, uv: WHITE_UV, color });
             }
         }
-        for strip in 0..3 {
+        // A thin line has no middle.
+        for strip in (0..3).filter(|strip| *strip != 1 || inner > 0.0) {
             let [a, b, c, d] = [strip, strip + 1, strip + 4, strip + 5].map(|index| first + index);
             self.mesh.add_triangle(a, b, c);
             self.mesh.add_triangle(b, c, d);

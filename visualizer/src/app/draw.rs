@@ -16,6 +16,7 @@ use crate::paint;
 use crate::play::{Mode, Steps};
 use crate::run::State;
 use crate::shown::{Command, Shared, Side};
+use crate::software::{Software, is_software};
 use crate::style::{Scheme, colour};
 use crate::zones::{self, Band, Zones};
 
@@ -32,12 +33,8 @@ const IDLE: f64 = 600.0;
 
 impl eframe::App for App {
     fn ui(&mut self, ui: &mut egui::Ui, frame: &mut eframe::Frame) {
-        if let Some(seconds) = frame.info().cpu_usage {
-            self.pace.took(seconds);
-        }
-        if frame.wgpu_render_state().is_some_and(is_software) {
-            self.pace.on_software();
-        }
+        let is_software = frame.wgpu_render_state().is_some_and(is_software);
+        self.mind_cost(ui.ctx(), frame.info().cpu_usage.unwrap_or_default(), is_software);
         self.show(ui);
     }
 
@@ -50,11 +47,18 @@ impl eframe::App for App {
     }
 }
 
-fn is_software(state: &eframe::egui_wgpu::RenderState) -> bool {
-    state.adapter.get_info().device_type == eframe::wgpu::DeviceType::Cpu
-}
-
 impl App {
+    /// The last frame took so many seconds of a core, besides what paints it: those that train, or
+    /// others.
+    pub fn mind_cost(&mut self, ctx: &egui::Context, seconds: f32, is_software: bool) {
+        self.pace.took(seconds);
+        if is_software {
+            let size = ctx.viewport_rect().size() * ctx.pixels_per_point();
+            self.pace.on_software(size.x * size.y);
+            Software::clears_with(ctx, colour(self.desk.look.theme.ground));
+        }
+    }
+
     /// Takes over what has happened and lets time pass.
     pub(super) fn advance(&mut self, ctx: &egui::Context) {
         self.listen();
@@ -91,7 +95,9 @@ impl App {
             self.play.pause();
         }
         if self.step.is_some() && self.play.mode() != Mode::Paused {
-            ctx.request_repaint_after(self.pace.until_next());
+            // egui comes earlier by the time that it expects a frame to take.
+            let early = Duration::from_secs_f32(ctx.input(|input| input.predicted_dt));
+            ctx.request_repaint_after(self.pace.until_next() + early);
         } else if self.first_ended.is_some() && self.step.is_none() {
             ctx.request_repaint_after(Duration::from_millis(100));
         }

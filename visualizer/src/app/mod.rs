@@ -23,6 +23,7 @@ pub use picture::{Paper, Wanted};
 pub use top_bar::Anchors;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use eframe::egui;
 use shardlab::config::Scenario;
@@ -52,6 +53,9 @@ use crate::saved::{Saved, View};
 use crate::shown::{Command, Side, Sight, Step};
 use crate::style::{Distance, Look, Scheme, fonts};
 use crate::zones::{Dividers, Zones};
+
+/// How soon a frame shows what the run has told.
+const NEWS: Duration = Duration::from_millis(200);
 
 /// What the app starts with.
 #[derive(Debug)]
@@ -331,7 +335,9 @@ fn begin(
         Source::Told => return Run::told(scenario),
     };
     let ctx = ctx.clone();
-    Run::start(scenario, devices.clone(), faults, first, move || ctx.request_repaint())
+    // Soon enough: while a step plays, the next frame is due anyway, and no event adds one.
+    let wake = move || ctx.request_repaint_after(NEWS);
+    Run::start(scenario, devices.clone(), faults, first, wake)
 }
 
 /// The theme that a scheme means here and now.

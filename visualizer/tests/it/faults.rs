@@ -47,7 +47,7 @@ fn open(scenario: Scenario, store: Option<std::path::PathBuf>) -> Window {
         source: Source::Trained,
         notes: Vec::new(),
     };
-    let mut window = Window { harness: harness(start, (1280.0, 800.0), 1.0) };
+    let mut window = Window { harness: harness(start, (1280.0, 800.0), 1.0, None) };
     window.audit().switch_on();
     until(&mut window, "a step is shown", |app| app.step().is_some());
     window

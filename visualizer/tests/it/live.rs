@@ -97,7 +97,7 @@ fn a_real_run_starts_by_itself_shows_its_steps_and_holds_when_paused() {
         source: Source::Trained,
         notes: Vec::new(),
     };
-    let mut window = Window { harness: harness(start, (1280.0, 800.0), 1.0) };
+    let mut window = Window { harness: harness(start, (1280.0, 800.0), 1.0, None) };
     window.audit().switch_on();
     let until = |window: &mut Window, done: &dyn Fn(&App) -> bool| {
         for _ in 0..600 {

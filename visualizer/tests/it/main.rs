@@ -15,4 +15,5 @@ mod live;
 mod panels;
 mod pause;
 mod pictures;
+mod software;
 mod trouble;

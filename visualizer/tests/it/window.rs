@@ -4,8 +4,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use eframe::egui;
+use eframe::egui_wgpu::RenderState;
 use egui::{Key, Modifiers, Pos2, pos2, vec2};
 use egui_kittest::Harness;
+use egui_kittest::wgpu::WgpuTestRenderer;
 use shardlab::config::{Layout, Model, ModelSource, Scenario, Training};
 use shardlab::train::driver::{Driver, Event, Setup};
 use shardlab::train::{DeviceRequest, Options};
@@ -68,6 +70,8 @@ pub(crate) struct Opened {
     pub(crate) scheme: Scheme,
     pub(crate) distance: Distance,
     pub(crate) scenario: Scenario,
+    /// What paints it; a software adapter if absent.
+    pub(crate) painter: Option<RenderState>,
 }
 
 impl Default for Opened {
@@ -78,6 +82,7 @@ impl Default for Opened {
             scheme: Scheme::Light,
             distance: Distance::Desk,
             scenario: eight_ranks(),
+            painter: None,
         }
     }
 }
@@ -92,6 +97,7 @@ pub(crate) fn harness(
     start: Start,
     size: (f32, f32),
     pixels_per_point: f32,
+    painter: Option<RenderState>,
 ) -> Harness<'static, Option<App>> {
     let mut start = Some(start);
     let show = move |ui: &mut egui::Ui, app: &mut Option<App>| {
@@ -100,7 +106,11 @@ pub(crate) fn harness(
         }
         app.as_mut().expect("the app has been started").show(ui);
     };
-    Harness::builder()
+    let mut builder = Harness::builder();
+    if let Some(state) = painter {
+        builder = builder.renderer(WgpuTestRenderer::from_render_state(state));
+    }
+    builder
         .with_size(vec2(size.0, size.1))
         .with_pixels_per_point(pixels_per_point)
         .with_max_steps(1)
@@ -112,7 +122,7 @@ pub(crate) fn harness(
 
 impl Window {
     pub(crate) fn empty(opened: Opened) -> Self {
-        let Opened { size, pixels_per_point, scheme, distance, scenario } = opened;
+        let Opened { size, pixels_per_point, scheme, distance, scenario, painter } = opened;
         let start = Start {
             scenario,
             devices: DeviceRequest::cpu(),
@@ -121,7 +131,7 @@ impl Window {
             source: Source::Told,
             notes: Vec::new(),
         };
-        let mut window = Self { harness: harness(start, size, pixels_per_point) };
+        let mut window = Self { harness: harness(start, size, pixels_per_point, painter) };
         window.audit().switch_on();
         window
     }
