@@ -40,6 +40,7 @@ Examples:
   shardlab plan --schedule mine.csv --svg mine.svg
   shardlab plan --pp 3 --tp 1 --schedule zb-v --microbatches 8
   shardlab plan --pp 4 --schedule gpipe --csv > gpipe.csv
+  shardlab plan --tp 2 --pp 2 --predict     how long a step takes here (after doctor --calibrate)
   shardlab plan --text --rank 3";
 
 const EXPORT_EXAMPLES: &str = "\
@@ -191,6 +192,12 @@ pub struct PlanArgs {
     /// What one rank may place, as in 512MiB: refuses what does not fit, with cuts that do.
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Devices")]
     pub device_memory: Option<Bytes>,
+    /// Predict the step on this machine's cores, as `doctor --calibrate` measured them.
+    #[arg(long, conflicts_with_all = ["csv", "text"], help_heading = "Output")]
+    pub predict: bool,
+    /// With --predict: what another machine was measured to take.
+    #[arg(long, value_name = "FILE", requires = "predict", help_heading = "Output")]
+    pub calibration: Option<PathBuf>,
     /// Print the schedule as CSV, in the grammar of torch.distributed.pipelining.
     #[arg(long, group = "form", help_heading = "Output")]
     pub csv: bool,
@@ -293,6 +300,12 @@ pub struct VerifyArgs {
 /// `shardlab doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
+    /// Measure what this machine's cores take for every kernel, so that steps can be predicted.
+    #[arg(long)]
+    pub calibrate: bool,
+    /// With --calibrate: keep it in this file instead of the folder for settings.
+    #[arg(long, value_name = "FILE", requires = "calibrate")]
+    pub output: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

@@ -1,29 +1,20 @@
 //! `shardlab doctor`: what this machine can train on, whether it works, and what to do if not.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 
 use super::args::DoctorArgs;
-use super::output;
 use super::{Failure, Outcome};
-use crate::exec::{DeviceKind, ExecError, ExecOptions, Executor, StepInput};
-use crate::mesh::{Mesh, RankOrder};
+use super::{calibrated, output};
+use crate::exec::calibrate::Probe;
+use crate::exec::{DeviceKind, ExecOptions, Executor};
 use crate::ops::matmul::{Form, Matmul};
 use crate::ops::{Kernel as _, Op};
-use crate::plan::{
-    Action, Arena, BufferDecl, BufferId, Instr, Lane, Life, Origin, Place, Plan, Program, Role,
-    View,
-};
-use crate::shape::DType;
 use crate::train::{Session, TrainError};
 
 /// Rows and columns of the matrices that are multiplied.
 const SIZE: u32 = 512;
-/// Products that are timed, and copies.
-const REPEATS: usize = 8;
-/// Elements of a copy: past the caches.
-const COPIED: u32 = 16 << 20;
+/// Bytes of a copy: past the caches.
+const COPIED: u32 = 64 << 20;
 
 /// The object that `doctor --json` prints.
 #[derive(Debug, Serialize)]
@@ -72,6 +63,9 @@ struct Limit {
 /// # Errors
 /// If nothing can train here.
 pub fn run(args: &DoctorArgs) -> Result<Outcome, Failure> {
+    if args.calibrate {
+        return calibrated::measure(args.output.as_deref(), args.json);
+    }
     let adapters = adapters();
     let cpu = cpu()?;
     let advice = advice(&adapters);
@@ -215,66 +209,14 @@ fn adapters() -> Vec<AdapterEntry> {
 fn cpu() -> Result<Cpu, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let product = Matmul { form: Form::Nn, m: SIZE, n: SIZE, k: SIZE, accumulate: false };
-    let flops = product.flops().0 as f64;
-    let len = SIZE * SIZE;
-    let launch = |views: &[View; 3]| Action::Launch {
-        op: Op::Matmul(product.clone()),
-        inputs: vec![views[0], views[1]],
-        outputs: vec![views[2]],
+    let flops = product.flops().0 as f64 * cores as f64;
+    let nanos = |probe: Probe, workers: usize| {
+        probe.nanos(u32::try_from(workers).unwrap_or(u32::MAX)).map_err(TrainError::from)
     };
-    // A rank a core: products of several ranks run side by side.
-    let ranks = u32::try_from(cores).unwrap_or(u32::MAX);
-    let (products, seconds) = best_seconds(ranks, [len; 3], launch)?;
-    let gemm_gflops = flops * products as f64 / seconds / 1e9;
-    let copy = |views: &[View; 2]| Action::Copy { from: views[0], to: views[1] };
-    let (copies, seconds) = best_seconds(1, [COPIED; 2], copy)?;
-    let bytes = copies as f64 * 2.0 * f64::from(COPIED) * 4.0;
+    let gemm_gflops = flops / nanos(Probe::Launch(Op::Matmul(product)), cores)?;
+    // Read and written.
+    let bytes = 2.0 * f64::from(COPIED);
+    let copy_gigabytes_per_second = bytes / nanos(Probe::Copy { bytes: COPIED }, 1)?;
     let name = Executor::on_host(1, ExecOptions::default()).device_infos()[0].name.clone();
-    Ok(Cpu { name, cores, gemm_gflops, copy_gigabytes_per_second: bytes / seconds / 1e9 })
-}
-
-/// Runs the action `REPEATS` times on each of `ranks` ranks with buffers of these lengths: how many
-/// ran, and the seconds of the best of three such steps.
-fn best_seconds<const N: usize>(
-    ranks: u32,
-    lens: [u32; N],
-    action: impl Fn(&[View; N]) -> Action,
-) -> Result<(usize, f64), Failure> {
-    let mesh = Mesh { dp: ranks, tp: 1, pp: 1, order: RankOrder::TpDpPp };
-    let mut plan = Plan { mesh, tensors: Vec::new(), buffers: Vec::new(), programs: Vec::new() };
-    for rank in mesh.ranks() {
-        let mut offset = 0;
-        let views = lens.map(|len| {
-            let buffer = BufferId(plan.buffers.len() as u32);
-            plan.buffers.push(BufferDecl {
-                rank,
-                label: format!("measured{}", buffer.0),
-                role: Role::Workspace,
-                dtype: DType::F32,
-                len,
-                life: Life::Step,
-                place: Place { arena: Arena::Step, offset },
-                pieces: Vec::new(),
-            });
-            offset += (u64::from(len) * 4).next_multiple_of(Place::ALIGN);
-            View { buffer, offset: 0, len }
-        });
-        let instr =
-            || Instr { lane: Lane::Compute, action: action(&views), origin: Origin::default() };
-        plan.programs.push(Program { instrs: (0..REPEATS).map(|_| instr()).collect() });
-    }
-    let count = plan.instr_count();
-    let mut executor = Executor::on_host(ranks, ExecOptions::default());
-    let seconds = best_of_three(&mut executor, plan).map_err(TrainError::from)?;
-    Ok((count, seconds))
-}
-
-fn best_of_three(executor: &mut Executor, plan: Plan) -> Result<f64, ExecError> {
-    let id = executor.load(Arc::new(plan))?;
-    let input = StepInput { tokens: &[], labels: &[], seq: 0, lr: 0.0, bias_corrections: [1.0; 2] };
-    let mut best = f64::INFINITY;
-    for step in 0..3 {
-        best = best.min(executor.run(id, step, &input)?.trace.end().as_secs());
-    }
-    Ok(best)
+    Ok(Cpu { name, cores, gemm_gflops, copy_gigabytes_per_second })
 }

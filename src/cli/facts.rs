@@ -9,11 +9,12 @@ use clap::Parser as _;
 use super::args;
 use super::live::LossTarget;
 use super::progress::charset;
-use super::report::tokens_per_second;
+use super::report::{median_seconds, tokens_per_second};
 use super::run::{End, Run};
 use super::settings::Settings;
 use super::summary::{
-    Command, Entropy, Exact, Formula, Learned, Sharing, Suggestion, Summary, Waiting, summary,
+    Command, Entropy, Exact, Formula, Learned, Predicted, Sharing, Suggestion, Summary, Waiting,
+    summary,
 };
 use super::text::{Colour, Terminal};
 use crate::config::{Layout, Scenario};
@@ -51,6 +52,10 @@ pub(super) fn summary_text(
         learned: learned(run),
         exact: exact.map(exactness),
         tokens_per_sec: tokens_per_second(session, &run.steps).unwrap_or(f64::NAN),
+        predicted: run
+            .predicted_step()
+            .zip(median_seconds(&run.steps))
+            .map(|(seconds, measured)| Predicted { seconds, measured }),
         waiting: replayed
             .filter(|_| session.plan().mesh.size() > 1)
             .map(|(trace, bubble)| waiting(layout, session.plan(), trace, bubble)),

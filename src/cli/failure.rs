@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::config::ConfigError;
 use crate::exec::ExecError;
 use crate::planner::PlanError;
+use crate::predict::here::{CalibrationError, HereError};
 use crate::train::TrainError;
 
 /// Why a command ended early.
@@ -17,6 +18,12 @@ pub enum Failure {
     /// Training could not start or go on.
     #[error(transparent)]
     Train(Box<TrainError>),
+    /// There is no measured machine to predict a step of.
+    #[error(transparent)]
+    Calibration(#[from] CalibrationError),
+    /// A step cannot be predicted.
+    #[error(transparent)]
+    Predict(#[from] HereError),
     /// Numbers that must agree do not.
     #[error("{what}: {why}. {remedy}")]
     Check {
@@ -92,7 +99,7 @@ impl Failure {
                 TrainError::NotFinite { .. } => 4,
                 TrainError::Exec(_) => 1,
             },
-            Self::Destination { .. } => 2,
+            Self::Destination { .. } | Self::Calibration(_) | Self::Predict(_) => 2,
             Self::Check { .. } | Self::Output { .. } => 1,
         }
     }

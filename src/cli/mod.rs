@@ -1,7 +1,7 @@
 //! The command: how it reads its arguments, what it prints, and with which code it exits.
 //!
 //! One file a command: [`quickstart`], [`train`], [`plan`], [`simulate`], [`verify`], [`trace`],
-//! [`doctor`]. [`args`] is what can be typed, [`settings`] what it means, [`report`] the numbers of a
+//! [`doctor`] with `calibrated`. [`args`] is what can be typed, [`settings`] what it means, [`report`] the numbers of a
 //! run.
 //! [`live`] draws the running schedule, [`screen`] redraws it in place, [`summary`] tells how a run
 //! went: pure functions from facts to [`text`]. Data go to stdout, progress and errors to stderr;
@@ -16,6 +16,7 @@ pub mod verify;
 pub mod trace;
 pub mod simulate;
 pub mod doctor;
+mod calibrated;
 pub mod report;
 pub mod facts;
 pub mod live;

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::args::PlanArgs;
+use super::calibrated;
 use super::output;
 use super::picture;
 use super::report::{self, BytesEntry, MemoryEntry};
@@ -23,6 +25,7 @@ use crate::plan::{self, Plan, check, order};
 use crate::planner::schedule::explain::Explanation;
 use crate::planner::schedule::{Schedule, messages, named};
 use crate::planner::{Purpose, StepSpec, plan_step};
+use crate::predict::here::predict_plan;
 use crate::trace::Badge;
 use crate::train::check_memory;
 use crate::units::Bytes;
@@ -73,7 +76,11 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, Failure> {
     }
     let schedule = named::table(&scenario.layout)?;
     let explanation = explained(&schedule);
-    let answer = Answer::of(&scenario.layout, &schedule, &explanation, &plan);
+    let predicted = args.predict.then(|| Predicted::of(&plan, args.calibration.as_ref()));
+    let mut answer = Answer::of(&scenario.layout, &schedule, &explanation, &plan);
+    if let Some(predicted) = predicted.transpose()? {
+        answer.predict(predicted);
+    }
     if let Some(path) = &args.svg {
         let title = format!("{}: {}", scenario.name, layout_words(&scenario.layout));
         // The passes of a pair are drawn one after the other.
@@ -158,7 +165,27 @@ struct Answer {
     /// Nodes of the step's graph: launches, copies and messages.
     nodes: usize,
     faults: Vec<String>,
+    /// The step on this machine's cores, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    predicted: Option<Predicted>,
     badges: BTreeMap<&'static str, Badge>,
+}
+
+/// The step on a machine's cores.
+#[derive(Clone, Debug, Serialize)]
+struct Predicted {
+    machine: String,
+    workers: u32,
+    step_seconds: f64,
+}
+
+impl Predicted {
+    fn of(plan: &Plan, file: Option<&PathBuf>) -> Result<Self, Failure> {
+        let calibration = calibrated::read(file)?;
+        let step_seconds = predict_plan(plan, &calibration)?.end().as_secs();
+        let (machine, workers) = (calibration.machine, calibration.worker_count);
+        Ok(Self { machine, workers, step_seconds })
+    }
 }
 
 /// The two ratios that are called bubble.
@@ -205,8 +232,14 @@ impl Answer {
             instructions: ledger.instrs(),
             nodes: order::graph(plan, &order::derive(plan)).len(),
             faults: check::check(plan).iter().map(ToString::to_string).collect(),
+            predicted: None,
             badges: badges.into(),
         }
+    }
+
+    fn predict(&mut self, predicted: Predicted) {
+        self.predicted = Some(predicted);
+        self.badges.insert("predicted", Badge::Predicted);
     }
 
     fn text(
@@ -235,6 +268,15 @@ impl Answer {
             _ => format!("  faulty: {nodes} nodes, {} faults", faults.len()),
         });
         lines.extend(faults.iter().map(|fault| format!("  {fault}")));
+        if let Some(Predicted { machine, workers, step_seconds }) = &self.predicted {
+            let cores = if *workers == 1 { "core" } else { "cores" };
+            lines.push(String::new());
+            lines.push(titled(
+                &format!("A step on {workers} {cores} of {machine}"),
+                Badge::Predicted,
+            ));
+            lines.push(format!("  {}", super::text::step_time(*step_seconds)));
+        }
         lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
     }
 

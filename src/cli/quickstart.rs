@@ -35,7 +35,8 @@ pub fn run(json: bool) -> Result<Outcome, Failure> {
     };
     if json {
         let waiting = replayed.as_ref().map(|(_, waiting)| waiting);
-        output::print_json(&Report::of(&run.session, &run.steps, waiting))?;
+        let predicted = run.predicted_step();
+        output::print_json(&Report::of(&run.session, &run.steps, waiting, predicted))?;
     } else {
         let next = match &run.end {
             End::Done => suggestions(&Scenario::quickstart()),

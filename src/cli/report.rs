@@ -52,6 +52,8 @@ pub struct Report {
     pub steps: Vec<StepEntry>,
     /// Tokens of all steps over their seconds; `None` without a step.
     pub tokens_per_second: Option<f64>,
+    /// Seconds of a step as predicted; `None` on a machine that was never measured.
+    pub predicted_step_seconds: Option<f64>,
     /// Waiting of the replayed step; `None` without a step.
     pub bubble: Option<BubbleEntry>,
     /// Bytes that cross in a step.
@@ -204,12 +206,19 @@ pub fn check_counts(report: &StepReport, ledger: &Ledger) -> Result<(), Failure>
 }
 
 impl Report {
-    /// The report of a session that ran `steps`; `bubble` is that of the replayed step.
-    pub fn of(session: &Session, steps: &[StepEntry], bubble: Option<&Bubble>) -> Self {
+    /// The report of a session that ran `steps`; `bubble` is that of the replayed step, `predicted`
+    /// the seconds of one that was never run.
+    pub fn of(
+        session: &Session,
+        steps: &[StepEntry],
+        bubble: Option<&Bubble>,
+        predicted: Option<f64>,
+    ) -> Self {
         let ledger = session.ledger();
         let badges = [
             ("seconds", Badge::Measured),
             ("tokens_per_second", Badge::Measured),
+            ("predicted_step_seconds", Badge::Predicted),
             ("bubble", Badge::Replayed),
             ("bytes_per_step", Badge::Counted),
             ("memory", Badge::Counted),
@@ -219,6 +228,7 @@ impl Report {
             devices: device_entries(&session.devices()),
             steps: steps.to_vec(),
             tokens_per_second: tokens_per_second(session, steps),
+            predicted_step_seconds: predicted,
             bubble: bubble.map(BubbleEntry::from),
             // Every step was held against the ledger.
             bytes_per_step: BytesEntry::of(&planned_crossings(&ledger), ledger.ranks.len()),
@@ -234,6 +244,14 @@ pub fn tokens_per_second(session: &Session, steps: &[StepEntry]) -> Option<f64> 
     let tokens = f64::from(training.batch) * f64::from(training.seq) * steps.len() as f64;
     let seconds: f64 = steps.iter().map(|step| step.seconds).sum();
     (seconds > 0.0).then(|| tokens / seconds)
+}
+
+/// The median step; `None` without a step.
+pub fn median_seconds(steps: &[StepEntry]) -> Option<f64> {
+    let mut seconds: Vec<f64> = steps.iter().map(|step| step.seconds).collect();
+    seconds.sort_by(f64::total_cmp);
+    let last = seconds.len().checked_sub(1)?;
+    Some(f64::midpoint(seconds[last / 2], seconds[seconds.len() / 2]))
 }
 
 /// The layout as an object whose keys are spelt like all others.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::calibrated::known_step;
 use super::output::{self, OutputFile};
 use super::progress::Watch;
 use super::report::{StepEntry, check_counts};
@@ -14,7 +15,7 @@ use super::settings::Settings;
 use super::{Failure, Outcome};
 use crate::checkpoint::Checkpoint;
 use crate::data::Marks;
-use crate::exec::Clock;
+use crate::exec::{Clock, DeviceKind};
 use crate::ledger::Ledger;
 use crate::trace::Trace;
 use crate::trace::bubble::{Bubble, bubble};
@@ -217,6 +218,15 @@ impl Run {
         let trace = self.session.replayed();
         let waiting = bubble(self.session.plan(), &trace);
         Some((trace, waiting))
+    }
+
+    /// Seconds of a step as predicted from what this machine's cores were measured to take; `None`
+    /// if they never were, or if something else ran the ranks.
+    pub(super) fn predicted_step(&self) -> Option<f64> {
+        let mut devices = self.session.devices().into_iter();
+        let on_host = devices.all(|device| device.kind == DeviceKind::Host);
+        let trace = on_host.then(|| known_step(self.session.plan(), self.cores))??;
+        Some(trace.end().as_secs())
     }
 
     /// Says why the run ended early, and what that means for the process.

@@ -254,6 +254,11 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
+/// The time of a step: `146.2 ms`, `2.31 s`.
+pub fn step_time(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{:.1} ms", 1e3 * seconds) } else { format!("{seconds:.2} s") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -62,7 +62,8 @@ pub fn run(args: &TrainArgs) -> Result<Outcome, Failure> {
     }
     let waiting = replayed.as_ref().map(|(_, waiting)| waiting);
     if args.json {
-        output::print_json(&Report::of(&run.session, &run.steps, waiting))?;
+        let predicted = run.predicted_step();
+        output::print_json(&Report::of(&run.session, &run.steps, waiting, predicted))?;
     } else {
         let next = resumption(&run, args.checkpoint.as_deref());
         output::print(&summary_text(&run, replayed.as_ref(), None, next))?;

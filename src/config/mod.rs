@@ -12,9 +12,11 @@ pub mod transformer;
 pub mod training;
 pub mod workload;
 mod error;
+mod folder;
 
 pub use cluster::Cluster;
 pub use error::ConfigError;
+pub use folder::user_folder;
 pub use layout::{CollectiveChoice, Layout, Recompute, ZeroStage};
 pub use model::{Model, ModelSource};
 pub use scenario::{Data, Scenario};

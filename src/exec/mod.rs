@@ -6,8 +6,9 @@
 //! [`Executor`] is the front door (`executor`, `load`). `tasks` numbers what is scheduled, `step`
 //! knows what is ready and what has ended, `host` works on the machine's cores, `drive` feeds a
 //! device, `crew` holds the threads of both. `in_order` runs a step for somebody who looks on, `hang`
-//! and `diagnose` explain one that went wrong.
+//! and `diagnose` explain one that went wrong. [`calibrate`] measures what kernels take.
 
+pub mod calibrate;
 pub mod device;
 mod clock;
 mod crew;

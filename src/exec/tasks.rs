@@ -64,7 +64,7 @@ pub(super) struct Task {
 }
 
 /// Flops + bytes below which an op ends before a sleeping worker could help.
-const WORK_WORTH_WAKING: u64 = 200_000;
+pub(super) const WORK_WORTH_WAKING: u64 = 200_000;
 
 /// All tasks of a Plan and the edges between them.
 #[derive(Debug)]

@@ -2,9 +2,11 @@
 //!
 //! [`predict`] writes the cluster Plan (`planner::cluster`), prices it and lays it out (`sim`), and
 //! adds what lies outside of the schedule. [`published`] reads measured runs, [`score`] holds
-//! predictions against them, [`fit`] fits the cost model's constants.
+//! predictions against them, [`fit`] fits the cost model's constants. [`here`] is another way for
+//! another question: the step of a real Plan on this machine's own cores.
 
 pub mod fit;
+pub mod here;
 pub mod memory;
 pub mod published;
 pub mod score;

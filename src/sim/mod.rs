@@ -1,12 +1,15 @@
 //! Times a Plan without running it: a discrete-event loop over the step's graph.
 //!
 //! [`replay`] lays measured durations out as if every rank had a device of its own and stated
-//! links. The loop knows no kernels and no model; who predicts gives it predicted durations.
+//! links, [`lay_out_on`] lays them out where ranks share workers. The loops know no kernels and no
+//! model; who predicts gives them predicted durations.
 
 pub mod cost;
 mod predicted;
+mod workers;
 
 pub use predicted::{Ordered, Whatif};
+pub use workers::{Work, Workers, lay_out_on};
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -158,7 +161,7 @@ pub fn hops(plan: &Plan) -> u64 {
     spans.iter().flatten().map(|span| span.end.0).max().unwrap_or(0)
 }
 
-fn hang(plan: &Plan, graph: &Graph, ended: impl Fn(u32) -> bool) -> SimError {
+pub(crate) fn hang(plan: &Plan, graph: &Graph, ended: impl Fn(u32) -> bool) -> SimError {
     let order = order::derive(plan);
     let waiting = match cycle::shortest(graph) {
         Some(nodes) => cycle::explain(plan, &order, graph, &nodes),

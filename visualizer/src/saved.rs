@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use shardlab::config::Scenario;
+use shardlab::config::{Scenario, user_folder};
 use shardlab::trace::Span;
 use shardlab::trace::draw::timeline::Target;
 use toml::de::{DeTable, DeValue};
@@ -211,15 +211,7 @@ tab!(right_tab, Side::Right);
 
 /// Where the file lies; `None` where the system names no place for it.
 pub fn path() -> Option<PathBuf> {
-    let of = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let base = if cfg!(windows) {
-        of("APPDATA")
-    } else if cfg!(target_os = "macos") {
-        of("HOME").map(|home| home.join("Library/Application Support"))
-    } else {
-        of("XDG_CONFIG_HOME").or_else(|| of("HOME").map(|home| home.join(".config")))
-    };
-    Some(base?.join("shardlab").join("visualizer.toml"))
+    Some(user_folder()?.join("visualizer.toml"))
 }
 
 #[cfg(test)]

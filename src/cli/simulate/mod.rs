@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::args::{LayoutArgs, SimulateArgs, Switch};
+use super::text::step_time;
 use super::{Failure, Outcome, output};
 use crate::config::workload::{Precision, Recomputed, Software, StepBatch, Transformer, Workload};
 use crate::config::{Cluster, ConfigError, ScheduleName, Split, ZeroStage};
@@ -271,11 +272,11 @@ fn text(question: &Question, prediction: &Prediction) -> String {
         lines.push(format!("  {name:<26}{value:>16}  {}", badge.word()));
     };
     let predicted = Badge::Predicted;
-    fact("step", seconds(prediction.step_seconds), predicted);
+    fact("step", step_time(prediction.step_seconds), predicted);
     fact("TFLOP/s a GPU", format!("{:.0}", prediction.tflops_per_gpu), predicted);
     fact("MFU", percent(prediction.mfu), predicted);
     fact("waiting over span", percent(prediction.bubble.waiting_over_span), predicted);
-    fact("exposed communication", seconds(prediction.exposed_comm_seconds), predicted);
+    fact("exposed communication", step_time(prediction.exposed_comm_seconds), predicted);
     for (axis, bytes) in &prediction.bytes {
         if *bytes > 0.0 {
             fact(
@@ -321,10 +322,6 @@ fn memory_lines(positions: &[PositionMemory], memory_gb: f64) -> Vec<String> {
         )
     });
     lines
-}
-
-fn seconds(value: f64) -> String {
-    if value < 1.0 { format!("{:.1} ms", 1e3 * value) } else { format!("{value:.2} s") }
 }
 
 fn percent(share: f64) -> String {

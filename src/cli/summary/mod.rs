@@ -10,7 +10,7 @@ mod tests;
 pub use memory::Memory;
 
 use super::live::LossTarget;
-use super::text::{Line, Style, Terminal, duration, thousands, width};
+use super::text::{Line, Style, Terminal, duration, step_time, thousands, width};
 use crate::mesh::Axis;
 use crate::trace::Badge;
 use crate::units::Bytes;
@@ -37,6 +37,8 @@ pub struct Summary {
     pub exact: Option<Exact>,
     /// Tokens a second over the whole training.
     pub tokens_per_sec: f64,
+    /// The step as it was predicted, and as it was; `None` on a machine that was never measured.
+    pub predicted: Option<Predicted>,
     /// How much the ranks waited; `None` for a single rank.
     pub waiting: Option<Waiting>,
     /// Bytes that crossed in a step, by axis in the order of [`Axis::ALL`].
@@ -102,6 +104,15 @@ impl Exact {
     }
 }
 
+/// A step that was predicted before it ran, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Predicted {
+    /// On this machine's cores, from kernels that were measured one by one.
+    pub seconds: f64,
+    /// The median of those that ran.
+    pub measured: f64,
+}
+
 /// How much the ranks waited between the first forward and the last backward.
 #[derive(Clone, Debug)]
 pub struct Waiting {
@@ -150,6 +161,7 @@ pub fn summary(facts: &Summary, program: &str, terminal: &Terminal) -> String {
     lines.extend(page.learned());
     lines.extend(page.exact());
     lines.extend(page.speed());
+    lines.extend(page.predicted());
     lines.extend(page.waiting());
     lines.push(page.sent());
     lines.extend(page.memory());
@@ -250,6 +262,20 @@ impl Page<'_> {
             let text = format!("{} tokens/s", thousands(speed.max(0.0).round() as u64));
             self.badged("Speed", &text, Badge::Measured)
         })
+    }
+
+    fn predicted(&self) -> Option<Line> {
+        let Predicted { seconds, measured } = self.facts.predicted?;
+        let error = (100.0 * (seconds / measured - 1.0)).round();
+        // A minus that is as wide as a plus.
+        let sign = if error < 0.0 { "−" } else { "+" };
+        let text = format!(
+            "{} predicted, {} measured ({sign}{:.0} %)",
+            step_time(seconds),
+            step_time(measured),
+            error.abs()
+        );
+        Some(self.badged("A step", &text, Badge::Predicted))
     }
 
     fn waiting(&self) -> Vec<Line> {

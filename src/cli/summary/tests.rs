@@ -35,6 +35,7 @@ fn quickstart() -> Summary {
         }),
         exact: Some(Exact { steps: 3, largest: 2.4e-7, allowed: 1e-5, first_difference: None }),
         tokens_per_sec: 20_100.4,
+        predicted: None,
         waiting: Some(Waiting {
             share: 0.2034,
             badge: Badge::Replayed,
