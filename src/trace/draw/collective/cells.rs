@@ -44,7 +44,10 @@ pub(super) fn draw(sketch: &mut Sketch<'_>, area: Area, frame: &Frame<'_>, layou
         sketch.write(sent, "sent", Align::Right, on);
         sketch.write(received, "received", Align::Right, on);
     }
-    let height = (body.height / members.max(1) as f32).min(3.2 * line);
+    // A cell is as high as its numbers need.
+    let numbers = captured.samples.iter().map(|sample| sample.values.len()).max().unwrap_or(0);
+    let lines = 3.2_f32.max(2.2 + numbers as f32);
+    let height = (body.height / members.max(1) as f32).min(lines * line);
     let held = captured.cells(frame.over);
     let traffic = captured.traffic(frame.over);
     let last = frame.over.checked_sub(1).and_then(|round| captured.rounds.get(round));
@@ -113,7 +116,7 @@ fn draw_cell(
     let on = On { ink: ink_on(ground), ground };
     let line = sketch.line_of_text();
     let inner = place.shrunk(3.0, 0.0);
-    let value = captured.values(cell).first().map(|value| number(*value));
+    let values: Vec<String> = captured.values(cell).iter().map(|value| number(*value)).collect();
     let ranks: Vec<String> =
         cell.summed.iter().map(|member| captured.members[member].to_string()).collect();
     let tag = match ranks.len() {
@@ -121,24 +124,25 @@ fn draw_cell(
         count if count == captured.members.len() => "sum of all".into(),
         _ => format!("sum of {{{}}}", ranks.join(",")),
     };
-    match value {
-        Some(value) if inner.height >= 2.0 * line => {
-            let middle = inner.centre().y;
-            let upper = Area { top: middle - line, height: line, ..inner };
-            let lower = Area { top: middle, height: line, ..inner };
-            sketch.write_whole(upper, &value, Align::Middle, on);
-            if sketch.write_whole(lower, &tag, Align::Middle, on).is_none() {
-                let short = format!("{{{}}}", ranks.join(","));
-                sketch.write_whole(lower, &short, Align::Middle, on);
-            }
-        }
-        Some(value) if inner.height >= line => {
-            sketch.write_whole(inner, &value, Align::Middle, on);
-        }
-        None if inner.height >= line => {
-            sketch.write_whole(inner, &tag, Align::Middle, on);
-        }
-        _ => {}
+    let room = (inner.height / line) as usize;
+    // The last line says whose sum the numbers are; where there is one line, a number says more.
+    let numbers = values.len().min(if room > 1 { room - 1 } else { room });
+    let tagged = numbers == 0 || room > numbers;
+    let lines = numbers + usize::from(tagged);
+    if room < lines {
+        return;
+    }
+    let top = inner.centre().y - line * lines as f32 / 2.0;
+    let place = |index: usize| Area { top: top + line * index as f32, height: line, ..inner };
+    for (index, value) in values.iter().take(numbers).enumerate() {
+        sketch.write_whole(place(index), value, Align::Middle, on);
+    }
+    if tagged
+        && sketch.write_whole(place(numbers), &tag, Align::Middle, on).is_none()
+        && numbers > 0
+    {
+        let short = format!("{{{}}}", ranks.join(","));
+        sketch.write_whole(place(numbers), &short, Align::Middle, on);
     }
 }
 

@@ -165,17 +165,35 @@ impl Plot {
         let ink = sketch.theme().ink;
         let points = vec![Point { x: self.area.left, y }, Point { x: self.area.right(), y }];
         sketch.push(Shape::Line { points, width: 1.0, ink, dash: Dash::Dashed });
-        let line = sketch.line_of_text();
-        // Below its line and at the left: there the loss comes last, if at all.
-        let below = y + line + 1.0 <= self.area.bottom();
-        let top = if below { y + 1.0 } else { (y - line - 1.0).max(self.area.top) };
-        let room = Area::new(self.area.left + 4.0, top, self.area.width - 8.0, line);
         let on = On { ink, ground: sketch.theme().raised };
         let text = match target.name {
             "" => format!("target {:.2}", target.value),
             name => format!("target {:.2}, {name}", target.value),
         };
+        let room = self.beside_curves(y, (sketch.wide(&text), sketch.line_of_text()), frame);
         sketch.write(room, &text, Align::Left, on);
+    }
+
+    /// Where a text at a level stands with the fewest points of the loss under it: above or below the
+    /// level, at the right or at the left.
+    fn beside_curves(&self, y: f32, (wide, line): (f32, f32), frame: &Frame<'_>) -> Area {
+        let width = (wide + 1.0).min(self.area.width - 8.0).max(0.0);
+        // Above and at the right comes first: a loss that falls below its target is never there, so
+        // that the text does not move.
+        let lefts = [self.area.right() - 4.0 - width, self.area.left + 4.0];
+        let tops = [y - line - 1.0, y + 1.0];
+        let fits = |top: &f32| *top >= self.area.top && *top + line <= self.area.bottom();
+        let places = tops.into_iter().filter(fits);
+        let places = places.flat_map(|top| lefts.map(|left| Area::new(left, top, width, line)));
+        let covered = |place: &Area| {
+            let around = place.shrunk(-6.0, -3.0);
+            let points = frame.series.points().iter();
+            let values = points.flat_map(|p| [(p.step, p.value), (p.step, p.smoothed)]);
+            let at = |(step, value)| Point { x: self.x(step), y: self.y(value) };
+            values.map(at).filter(|at| around.contains(*at)).count()
+        };
+        let otherwise = Area::new(lefts[0], (y - line - 1.0).max(self.area.top), width, line);
+        places.min_by_key(covered).unwrap_or(otherwise)
     }
 
     /// One value of a series as a line; a point without finite neighbours is a dot.

@@ -146,6 +146,29 @@ fn a_step_is_told_with_all_that_is_known_of_it() {
 }
 
 #[test]
+fn the_name_of_the_target_stands_where_no_curve_runs() {
+    let target = Some(Target { value: 2.49, name: "letter pairs" });
+    let falls = |at: u64| 2.3 + 3.7 * (-0.08 * at as f64).exp();
+    // As far as it has come: always the same place. A loss that ends above its target: another.
+    let stays_above = |at: u64| 2.6 + 0.01 * (at % 2) as f64;
+    let place = |loss: &dyn Fn(u64) -> f64, steps: u64| {
+        let series: Series = (0..steps).map(|at| (at, loss(at))).collect();
+        let frame = Frame { target, steps: 200, ..frame(&series) };
+        let (shapes, _) = shapes(&frame);
+        let named = shapes.iter().find_map(|shape| match shape {
+            Shape::Label(label) if label.text.starts_with("target") => Some(label.area),
+            _ => None,
+        });
+        let area = named.expect("the target has a name");
+        assert!(dots(&shapes).iter().all(|at| !area.contains(*at)), "after {steps} steps");
+        area.left
+    };
+    let places: Vec<_> = [2, 10, 40, 199].map(|steps| place(&falls, steps)).to_vec();
+    assert!(places.iter().all(|left| *left == places[0]), "{places:?}");
+    place(&stays_above, 50);
+}
+
+#[test]
 fn texts_hold_at_every_size_in_every_theme() {
     let series: Series = (0..200).map(|at| (at, 2.4 + 3.0 * (-0.03 * at as f64).exp())).collect();
     let reference: Series =
