@@ -28,6 +28,19 @@ const KEPT_BYTES: usize = 96 << 20;
 /// Steps that a run which has trained all of its own goes on, when something is broken in it.
 const STEPS_BROKEN: u64 = 24;
 
+/// Curves of earlier runs and branches that are kept.
+const KEPT_LEFT: usize = 2;
+
+/// Losses of steps that were trained and are not of this run: of the run before it, or of those that
+/// it went back over.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// What they are of.
+    pub name: String,
+    /// `(step, loss)`.
+    pub losses: Vec<(u64, f64)>,
+}
+
 /// How a run stands.
 #[derive(Clone, Debug)]
 pub enum State {
@@ -72,6 +85,8 @@ pub struct Run {
     delays: Delays,
     /// `(step, loss)` of all steps.
     losses: Vec<(u64, f64)>,
+    /// What was left behind, the newest first, and how often that has happened.
+    left: (u32, Vec<Left>),
     /// `(steps trained before, loss)` over the held-out text.
     held_out: Vec<(u64, f64)>,
     /// How far steps are from one rank that trains beside.
@@ -140,6 +155,7 @@ impl Run {
             traces: VecDeque::new(),
             delays: Delays::default(),
             losses: Vec::new(),
+            left: (0, Vec::new()),
             held_out: Vec::new(),
             differences: Vec::new(),
             compared_in: 0,
@@ -316,8 +332,35 @@ impl Run {
         }
     }
 
+    /// What was left behind, the newest first, and how often that has happened.
+    pub fn left(&self) -> (u32, &[Left]) {
+        (self.left.0, &self.left.1)
+    }
+
+    /// What is left behind with this run, if another one goes on instead of it.
+    pub fn leave(mut self, name: String) -> Vec<Left> {
+        let losses = std::mem::take(&mut self.losses);
+        self.keep_left(Left { name, losses });
+        self.left.1
+    }
+
+    /// Takes over what another run has left behind.
+    pub fn follow(&mut self, left: Vec<Left>) {
+        self.left = (self.left.0 + 1, left);
+    }
+
+    fn keep_left(&mut self, left: Left) {
+        if left.losses.len() > 1 {
+            self.left.1.insert(0, left);
+            self.left.1.truncate(KEPT_LEFT);
+            self.left.0 += 1;
+        }
+    }
+
     /// Forgets a step and all that follow it: they will be trained again, in another way.
     fn forget_from(&mut self, step: u64) {
+        let gone = self.losses.iter().filter(|(known, _)| known + 1 >= step).copied().collect();
+        self.keep_left(Left { name: "before going back".into(), losses: gone });
         self.losses.retain(|(known, _)| *known < step);
         self.differences.retain(|(known, _)| *known < step);
         self.held_out.retain(|(trained, _)| *trained <= step && step > 0);

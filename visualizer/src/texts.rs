@@ -38,6 +38,14 @@ pub fn cuts(layout: &Layout) -> String {
     format!("{data} × {tensor} × {pipeline}{zero}")
 }
 
+/// What a run is called in the one that follows it, where their losses can be compared: what it was
+/// cut into, if that is what differs.
+pub fn left_behind(old: &Scenario, new: &Scenario) -> Option<String> {
+    let is_same = old.model == new.model && old.data == new.data;
+    let (was, is) = (cuts(&old.layout), cuts(&new.layout));
+    is_same.then(|| if was == is { "the run before".into() } else { was })
+}
+
 /// A schedule as people write it.
 pub fn schedule(name: &ScheduleName) -> String {
     match name {

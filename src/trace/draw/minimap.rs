@@ -90,6 +90,8 @@ pub fn draw(
         sketch.line(from, to, 2.0, theme.accent);
     }
     let unit = theme.label_size / 12.0;
+    let measure = sketch.canvas.measure;
+    let wide = |text: &str| measure.width(text, theme.label_size, Face::Sans);
     let mut write = |within: Area, text: &str, align: Align| {
         let within = within.shrunk(8.0 * unit, 0.0);
         if within.height < line_height(theme.label_size) {
@@ -110,7 +112,9 @@ pub fn draw(
             true => format!("{} {newest:.2}", map.name),
             false => format!("{} is not finite", map.name),
         };
-        write(column, &text, Align::Right);
+        let long = format!("newest {text}");
+        let fits = wide(&long) + 16.0 * unit <= column.width;
+        write(column, if fits { &long } else { &text }, Align::Right);
     }
     layout
 }
@@ -163,7 +167,7 @@ mod tests {
         }
         assert_eq!((layout.step_at(-9.0), layout.step_at(9e9)), (Some(250), Some(449)));
         let texts: Vec<&str> = scene.labels().map(|label| label.text.as_str()).collect();
-        assert_eq!(texts, ["steps 250–449", "loss 0.01"]);
+        assert_eq!(texts, ["steps 250–449", "newest loss 0.01"]);
     }
 
     #[test]

@@ -123,7 +123,7 @@ fn loss(run: &Run) -> Tile {
     let (figure, remark) = match losses.first() {
         Some((_, first)) => (
             format!("{now:.2}"),
-            format!("{} from {first:.2}", if now <= *first { "↓" } else { "↑" }),
+            format!("{} from {first:.2}, mean of 8 steps", if now <= *first { "↓" } else { "↑" }),
         ),
         None => ("–".into(), String::new()),
     };

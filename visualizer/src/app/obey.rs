@@ -167,9 +167,12 @@ impl App {
     /// Another run with what is broken on purpose, in place of this one.
     pub(super) fn train_broken(&mut self, ctx: &egui::Context, scenario: Scenario) {
         // The old run ends first: two would share the cores.
-        self.run = crate::run::Run::told(scenario.clone());
+        let old = std::mem::replace(&mut self.run, crate::run::Run::told(scenario.clone()));
+        let left = crate::texts::left_behind(old.scenario(), &scenario);
+        let left = left.map(|name| old.leave(name)).unwrap_or_default();
         let faults = self.broken.faults().to_vec();
         self.run = begin(ctx, scenario, &self.devices, faults, self.source);
+        self.run.follow(left);
         self.play.clear();
         self.step = None;
         self.axis = super::SteadyAxis::default();

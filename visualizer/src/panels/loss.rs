@@ -1,6 +1,6 @@
 //! Loss: how training goes, with its target and what was held out; steps are counted from 1.
 
-use shardlab::trace::draw::curve::{Frame, Range, Series, Target, draw};
+use shardlab::trace::draw::curve::{Branch, Frame, Range, Series, Target, draw};
 use shardlab::trace::draw::scene::Area;
 
 use super::Panel;
@@ -16,6 +16,8 @@ pub(super) struct Loss {
     series: Series,
     /// The same steps on one rank, where one trains beside.
     one_rank: Series,
+    /// What was trained before and left behind, and how often that had happened.
+    left: (u32, Vec<(String, Series)>),
     /// How many losses of the run are in the curves, and which branch they are of.
     taken: [usize; 2],
     branch: u32,
@@ -40,13 +42,16 @@ impl Panel for Loss {
     fn show(&mut self, board: &mut Board<'_>, area: Area, shared: &Shared<'_>) -> Vec<Command> {
         let run = shared.run;
         self.follow(run);
-        if self.series.points().is_empty() && run.held_out().is_empty() {
+        let is_empty = self.series.points().is_empty() && self.left.1.is_empty();
+        if is_empty && run.held_out().is_empty() {
             let held = matches!(run.state(), State::Held);
             let train = ("Train", "Begins to train (Space).", Command::Do(Action::PlayPause));
             let text = "The loss of every trained step stands here";
             return empty(board, area, text, held.then_some(train));
         }
         let marks = run.facts().and_then(|facts| facts.marks);
+        let left = self.left.1.iter();
+        let branches: Vec<_> = left.map(|(name, series)| Branch { series, name }).collect();
         let mut frame = Frame {
             series: &self.series,
             held_out: run.held_out(),
@@ -55,7 +60,7 @@ impl Panel for Loss {
             hover: self.hover,
             steps: shared.scenario().training.steps,
             reference: (!self.one_rank.points().is_empty()).then_some(&self.one_rank),
-            branches: &[],
+            branches: &branches,
             range: Range { low: 0.0, high: 1.0 },
         };
         frame.range = Range::holding(frame.values(), self.range);
@@ -80,6 +85,13 @@ impl Loss {
     fn follow(&mut self, run: &Run) {
         if run.branch() != self.branch {
             *self = Self { branch: run.branch(), range: self.range, ..Self::default() };
+        }
+        let (times, left) = run.left();
+        if self.left.0 != times {
+            let series =
+                |of: &[(u64, f64)]| of.iter().map(|(step, loss)| (step + 1, *loss)).collect();
+            let left = left.iter().map(|left| (left.name.clone(), series(&left.losses)));
+            self.left = (times, left.collect());
         }
         let (losses, differences) = (run.losses(), run.differences());
         for (step, loss) in &losses[self.taken[0]..] {

@@ -7,10 +7,10 @@ use egui_kittest::kittest::Queryable as _;
 use shardlab::mesh::Rank;
 use shardlab::trace::captured::{Captured, first};
 use shardlab::trace::draw::timeline::{Level, Target};
-use shardlab::train::driver::Event;
+use shardlab::train::driver::{Event, Place};
 use shardlab_visualizer::shown::{Command, Side};
 
-use crate::window::{Opened, Window, sixty_four_ranks};
+use crate::window::{Opened, Window, eight_ranks, sixty_four_ranks};
 
 const WIRES: usize = 0;
 const MEMORY: usize = 1;
@@ -151,4 +151,30 @@ fn the_loss_tells_each_step_and_a_click_shows_it() {
     window.click(eframe::egui::pos2(at, y - 60.0));
     let shown = window.app().step().expect("a step").number() + 1;
     assert!(line.starts_with(&format!("Step {shown}:")), "{line}, but {shown} is shown");
+}
+
+#[test]
+fn what_is_left_behind_stays_on_the_plot_of_losses() {
+    let mut window = Window::open(Opened::default());
+    window.ask(Command::Maximise(Side::Right));
+    window.frames(2);
+    assert!(!texts(&mut window).iter().any(|text| text == "before going back"));
+    window.tell(Event::WentBack { to: Place::Start, branch: 1 });
+    window.frames(2);
+    assert_eq!(window.app().run().losses(), []);
+    assert!(texts(&mut window).iter().any(|text| text == "before going back"));
+    // Another cut of the same model: the curve of this one stays beside it.
+    let before = window.app().run().left().1[0].losses.clone();
+    let mut scenario = eight_ranks();
+    scenario.layout.pp = 1;
+    window.ask(Command::Train(Box::new(scenario)));
+    window.frames(2);
+    assert_eq!(window.app().run().left().1[0].losses, before);
+    // Of another model, losses cannot be compared.
+    let mut other = eight_ranks();
+    other.training.steps += 1;
+    other.model = shardlab::config::ModelSource::Preset("quickstart".into());
+    window.ask(Command::Train(Box::new(other)));
+    window.frames(2);
+    assert!(window.app().run().left().1.is_empty());
 }

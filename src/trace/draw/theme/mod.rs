@@ -171,11 +171,16 @@ impl Theme {
             Work::InputGrad => self.paint([0x2B9DA0, 0x31B4AE, 0xBDBDBD], Some(Pattern::TopLine)),
             Work::WeightGrad => self.paint([0x497D40, 0x90A981, 0x7A7A7A], Some(Pattern::Bars)),
             Work::Optimizer => self.paint([0xF5E168, 0xF5ECBD, 0xFAFAFA], None),
-            Work::ReduceScatter | Work::AllReduce | Work::Norm | Work::WeightGather => {
-                self.paint([0x89506B, 0x7F6384, 0x666666], Some(Pattern::Rising))
-            }
+            // What crosses between ranks has one colour; sums, the norm and weights differ by pattern.
+            Work::ReduceScatter | Work::AllReduce => self.crossing(Pattern::Rising),
+            Work::Norm => self.crossing(Pattern::Bars),
+            Work::WeightGather => self.crossing(Pattern::TopLine),
             Work::Other => self.paint([0x1B1B1F, 0xB45A0F, 0x737373], None),
         }
+    }
+
+    fn crossing(&self, pattern: Pattern) -> Paint {
+        self.paint([0x89506B, 0x7F6384, 0x666666], Some(pattern))
     }
 
     /// How a message is painted: as the collectives.

@@ -200,7 +200,8 @@ impl<'p, 'a> Painter<'p, 'a> {
                 Cause::Message { from, origin } => {
                     let what = cause::what(origin);
                     let long = format!("waits for {what} from rank {from}");
-                    vec![long, format!("waits for {what}"), "waits".into()]
+                    // Whom it waits for says more than for what.
+                    vec![long, format!("waits for rank {from}"), "waits".into()]
                 }
                 Cause::Room { .. } | Cause::Device => vec!["waits".into()],
                 Cause::StepEnd => vec!["done".into()],
