@@ -201,7 +201,8 @@ impl<'p, 'a> Painter<'p, 'a> {
                     let what = cause::what(origin);
                     let long = format!("waits for {what} from rank {from}");
                     // Whom it waits for says more than for what.
-                    vec![long, format!("waits for rank {from}"), "waits".into()]
+                    let whom = format!("waits for rank {from}");
+                    vec![long, whom, format!("waits for {what}"), "waits".into()]
                 }
                 Cause::Room { .. } | Cause::Device => vec!["waits".into()],
                 Cause::StepEnd => vec!["done".into()],
