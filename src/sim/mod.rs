@@ -5,6 +5,7 @@
 //! model; who predicts gives them predicted durations.
 
 pub mod cost;
+pub mod pieces;
 mod predicted;
 mod workers;
 

@@ -212,6 +212,52 @@ impl<'a> Board<'a> {
         response.clicked()
     }
 
+    /// How wide the button of a list is that opens below it.
+    pub fn menu_width(&self, text: &str) -> f32 {
+        let look = self.look();
+        (self.width(text, look.body()) + look.gap(9)).ceil()
+    }
+
+    /// The button of a list that opens below it; whether it was pressed.
+    pub fn menu(&mut self, area: Area, id: &str, text: &str, hint: &str) -> bool {
+        let look = self.look();
+        let arrow = look.gap(5);
+        let pressed = self.flat_button(area, Control { text: "", ..Control::text(id, text, hint) });
+        let (room, mark) = area.cut_left(area.width - arrow);
+        self.write(room.shrunk(look.gap(2), 0.0), text, Style::default());
+        let at = Point { x: mark.left + arrow / 2.0 - 2.0, y: mark.centre().y };
+        let shapes = &mut self.scene.shapes;
+        icon::draw(shapes, Icon::Down, at, look.small() * 0.8, look.theme.faint);
+        pressed
+    }
+
+    /// Whether the pointer is over a place that is no control.
+    pub fn is_over(&self, area: Area) -> bool {
+        self.ui.rect_contains_pointer(paint::rect(area))
+    }
+
+    /// A text in lines of at most this width, broken at spaces.
+    pub fn lines<'t>(&self, text: &'t str, size: f32, width: f32) -> Vec<&'t str> {
+        let mut lines = Vec::new();
+        let mut rest = text.trim();
+        while !rest.is_empty() {
+            let fits = |text: &str| self.width(text, size) <= width;
+            let spaces = rest.match_indices(' ').map(|(at, _)| at);
+            let cut = match fits(rest) {
+                true => rest.len(),
+                // A single word that is wider stands alone, and is elided.
+                false => {
+                    let first = rest.find(' ').unwrap_or(rest.len());
+                    spaces.take_while(|at| fits(&rest[..*at])).last().unwrap_or(first)
+                }
+            };
+            let (line, below) = rest.split_at(cut);
+            lines.push(line);
+            rest = below.trim_start();
+        }
+        lines
+    }
+
     /// The same for an entry whose name is written by who calls, beside other things.
     pub fn entry(&mut self, area: Area, control: Control<'_>) -> Response {
         self.flat(area, control).0

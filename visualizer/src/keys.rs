@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use eframe::egui;
 use egui::{Event, Key, Modifiers};
 
+use crate::app::Half;
 use crate::play::Direction::{self, Back, Forward};
+use crate::shown::Workspace;
 
 /// How far one step goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,14 @@ pub enum Action {
     StepBack,
     /// Selects the block in which a step failed.
     OpenFailed,
+    /// Another workspace.
+    Workspace(Workspace),
+    /// Opens what can stand above or below, in Compare.
+    Choose(Half),
+    /// What is above and what is below change places.
+    Swap,
+    /// Keeps the shown step, to be compared.
+    Pin,
     /// Opens the window of the split.
     Split,
     /// Opens a scenario file.
@@ -204,6 +214,12 @@ pub const BINDINGS: &[Binding] = bindings![
     Action::Mend, "Mend what is broken", Once, [place(Key::M)];
     Action::StepBack, "Back before the failed step", Once, [place(Key::U)];
     Action::OpenFailed, "Open the block that failed", Once, [place(Key::O)];
+    Action::Workspace(Workspace::Watch), "Watch the run", Once, [meaning(NONE, Key::F2)];
+    Action::Workspace(Workspace::Compare), "Compare two steps", Once, [meaning(NONE, Key::F3)];
+    Action::Choose(Half::Upper), "Compare: choose what is above", Once, [place(Key::Q)];
+    Action::Choose(Half::Lower), "Compare: choose what is below", Once, [place(Key::E)];
+    Action::Swap, "Compare: change above and below", Once, [place(Key::T)];
+    Action::Pin, "Pin the shown step, to compare with it", Once, [place(Key::H)];
     Action::Split, "Change the split", Once, [place(Key::C)];
     Action::Open, "Open a scenario", Once, [meaning(Modifiers::COMMAND, Key::O)];
     Action::Save, "Save the scenario", Once, [meaning(Modifiers::COMMAND, Key::S)];

@@ -14,6 +14,7 @@ pub mod export;
 pub mod headless;
 pub mod icon;
 pub mod keys;
+pub mod latest;
 pub mod over;
 pub mod paint;
 pub mod panels;

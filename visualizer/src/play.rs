@@ -181,6 +181,14 @@ impl Play {
         self.shown = Some(step);
     }
 
+    /// What is shown has another length, because something else is shown of it: time goes on from
+    /// where it is.
+    pub fn reshape(&mut self, step: OnScreen) {
+        self.shown = Some(step);
+        self.playhead = self.playhead.min(step.length);
+        self.section = self.section.filter(|section| section.end <= step.length);
+    }
+
     /// Nothing is shown any more: another run begins.
     pub fn clear(&mut self) {
         *self = Self { while_paused: self.while_paused, speed: self.speed, ..Self::default() };

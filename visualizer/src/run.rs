@@ -253,12 +253,22 @@ impl Run {
     /// A step laid out as if every rank had its own device, by the medians of the steps up to it.
     pub fn replayed(&self, step: u64) -> Option<Trace> {
         let facts = self.facts.as_ref()?;
-        let first = self.traces.front()?.step;
-        let index = usize::try_from(step.checked_sub(first)?).ok()?;
-        self.traces.get(index)?;
-        let from = (index + 1).saturating_sub(MEDIAN_OVER);
-        let recent: Vec<&Trace> = self.traces.range(from..=index).map(AsRef::as_ref).collect();
+        let recent = self.recent(step);
+        let recent: Vec<&Trace> = recent.iter().map(AsRef::as_ref).collect();
+        recent.last()?;
         Some(sim::replay_medians(&facts.plan, &facts.graph, &recent, &self.delays.links))
+    }
+
+    /// A step and those before it whose medians are taken, as they were measured; none if the step
+    /// is no longer known.
+    pub fn recent(&self, step: u64) -> Vec<Arc<Trace>> {
+        let first = self.traces.front().map_or(0, |trace| trace.step);
+        let index = step.checked_sub(first).and_then(|index| usize::try_from(index).ok());
+        let Some(index) = index.filter(|index| *index < self.traces.len()) else {
+            return Vec::new();
+        };
+        let from = (index + 1).saturating_sub(MEDIAN_OVER);
+        self.traces.range(from..=index).cloned().collect()
     }
 
     /// Takes over what has been told since the last call; whether there was anything.

@@ -18,7 +18,7 @@ use crate::export;
 use crate::panels;
 use crate::play::WhilePaused;
 use crate::presets;
-use crate::shown::Side;
+use crate::shown::{Side, Workspace};
 use crate::style::{Distance, Scheme};
 use crate::zones::Dividers;
 
@@ -35,6 +35,8 @@ pub struct Saved {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct View {
+    /// What the window is for just now.
+    pub workspace: Workspace,
     /// Light, dark, or as the system.
     pub scheme: Scheme,
     /// At a desk or in a room.
@@ -162,7 +164,8 @@ fn view(text: &str, path: &Path, warnings: &mut Vec<String>) -> Option<View> {
 }
 
 /// The keys of a view.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
+    "workspace",
     "scheme",
     "distance",
     "left-tab",
@@ -224,6 +227,7 @@ mod tests {
     fn full() -> Saved {
         let span = |start, end| Some(Span { start: Nanos(start), end: Nanos(end) });
         let view = View {
+            workspace: Workspace::Compare,
             scheme: Scheme::Dark,
             distance: Distance::Room,
             left_tab: 0,

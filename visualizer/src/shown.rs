@@ -19,6 +19,7 @@ use shardlab::train::driver::Facts;
 use shardlab::train::faults::Fault;
 use shardlab::units::Nanos;
 
+use crate::app::{Choice, Half};
 use crate::broken::{Broken, Under};
 use crate::export::order::Order;
 use crate::keys::Action;
@@ -33,7 +34,7 @@ pub struct Step {
     /// All that does not change from step to step.
     pub facts: Arc<Facts>,
     /// Rows of blocks.
-    pub timeline: Timeline,
+    pub timeline: Arc<Timeline>,
     /// How much of it is waiting.
     pub bubble: Bubble,
 }
@@ -45,7 +46,7 @@ impl Step {
         let bubble = bubble(&facts.plan, &trace);
         let plan = Arc::clone(&facts.plan);
         let timeline = Timeline::new(plan, &facts.order, Arc::new(trace), &memory);
-        Self { facts: Arc::clone(facts), timeline, bubble }
+        Self { facts: Arc::clone(facts), timeline: Arc::new(timeline), bubble }
     }
 
     /// Which step, 0-based.
@@ -59,6 +60,38 @@ impl Step {
         let blocks = self.timeline.ranks().iter().flat_map(|rank| self.timeline.blocks(*rank));
         let shortest = shortest_forward(blocks).unwrap_or(length);
         OnScreen { step: self.number(), length, slow_motion: slow_motion(length, shortest) }
+    }
+}
+
+/// What the window is for just now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Workspace {
+    /// The run, step by step.
+    #[default]
+    Watch,
+    /// Two steps, one above the other.
+    Compare,
+}
+
+impl Workspace {
+    /// All of them, from left to right.
+    pub const ALL: [Self; 2] = [Self::Watch, Self::Compare];
+
+    /// What stands on its tab.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Watch => "Watch",
+            Self::Compare => "Compare",
+        }
+    }
+
+    /// What it shows, in one line.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Watch => "The run, step by step (F2).",
+            Self::Compare => "Two steps on one time scale, and their difference (F3).",
+        }
     }
 }
 
@@ -81,6 +114,18 @@ pub struct Sight {
     pub reveal: Option<u32>,
     /// Which dependencies are drawn: all while their key is held.
     pub arrows: Arrows,
+}
+
+impl Sight {
+    /// Opens the rows of a position, or closes them.
+    pub fn unfold(&mut self, position: u32) {
+        if self.open.remove(&position) {
+            self.scroll = 0.0;
+        } else {
+            self.open.insert(position);
+            self.reveal = Some(position);
+        }
+    }
 }
 
 /// The rank that a target is about.
@@ -112,11 +157,6 @@ pub struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    /// The part of the step that is as wide as the timeline.
-    pub fn window(&self) -> Span {
-        self.sight.window.unwrap_or(Span { start: Nanos(0), end: self.axis.end })
-    }
-
     /// What is spoken of: under the pointer, else chosen.
     pub fn target(&self) -> Option<Target> {
         self.sight.hover.or(self.sight.selection)
@@ -181,6 +221,10 @@ pub enum Command {
     Export(Box<Order>),
     /// The path of the last export, to be pasted elsewhere.
     CopyPath,
+    /// What was asked for in one of the two timelines that are compared.
+    Within(Half, Box<Self>),
+    /// Something else in one of them.
+    Choose(Half, Choice),
 }
 
 /// A side of the lower band.
@@ -211,4 +255,8 @@ pub enum Popup {
     Export,
     /// What can be broken in a rank or a wire.
     Break,
+    /// What one of the two timelines can show that are compared.
+    Half(Half),
+    /// A layout for one of them.
+    SplitOf(Half),
 }

@@ -105,6 +105,12 @@ impl Zones {
         }
     }
 
+    /// All that lies between the explanation line and the transport.
+    pub fn between_bars(&self) -> Area {
+        let (top, bottom) = (self.figures.top, self.transport.top);
+        Area::new(self.top.left, top, self.top.width, bottom - top)
+    }
+
     /// All parts, from top to bottom.
     pub fn all(&self) -> [Area; 9] {
         [

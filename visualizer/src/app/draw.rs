@@ -8,17 +8,18 @@ use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::timeline::Arrows;
 use shardlab::units::Nanos;
 
-use super::band::{LEFT_RIGHT, Tabs, UP_DOWN};
-use super::{App, breaking, explain, top_bar, transport};
+use super::explain::About;
+use super::watch::Watch;
+use super::{App, breaking, compare, explain, top_bar, transport};
 use crate::board::{Board, Desk};
 use crate::over::Around;
 use crate::paint;
 use crate::play::{Mode, Steps};
 use crate::run::State;
-use crate::shown::{Command, Shared, Side};
+use crate::shown::{Command, Popup, Shared, Workspace};
 use crate::software::{Software, is_software};
 use crate::style::{Scheme, colour};
-use crate::zones::{self, Band, Zones};
+use crate::zones::Zones;
 
 /// Longest time that passes in one frame: a window that was hidden does not jump.
 const LONGEST: f64 = 0.25;
@@ -63,6 +64,9 @@ impl App {
     pub(super) fn advance(&mut self, ctx: &egui::Context) {
         self.listen();
         self.go_on_exporting(ctx);
+        if self.compare.listen(ctx) {
+            self.reshape();
+        }
         self.open_dropped(ctx);
         let (now, last_input) = ctx.input(|input| {
             let any = !input.events.is_empty() || input.pointer.is_moving();
@@ -122,6 +126,7 @@ impl App {
         }
         let held = self.over.is_none() && ctx.input(|input| input.key_down(Key::X));
         self.sight.arrows = if held { Arrows::All } else { Arrows::Selected };
+        self.compare.arrows(self.sight.arrows);
         let window = paint::area(ctx.content_rect());
         self.zones = Zones::of(window, self.view.dividers, self.desk.look.scale);
         let commands = self.parts(ui, window);
@@ -140,53 +145,25 @@ impl App {
         let shared = Shared { run, play, step: step.as_ref(), axis, sight, running, broken };
         let mut commands = Vec::new();
         part(ui, desk, ("top bar", zones.top), |board, area| {
-            let (asked, anchors) = top_bar::show(board, area, &shared);
+            let (asked, anchors) = top_bar::show(board, area, (&shared, view.workspace));
             self.anchors = anchors;
             commands.extend(asked);
         });
-        part(ui, desk, ("figures", zones.figures), |board, area| {
-            commands.extend(self.figures.show(board, area));
-        });
-        let mut sides = [
-            Tabs {
-                side: Side::Left,
-                panels: &mut self.left,
-                open: view.left_tab,
-                maximised: self.maximised == Some(Side::Left),
-            },
-            Tabs {
-                side: Side::Right,
-                panels: &mut self.right,
-                open: view.right_tab,
-                maximised: self.maximised == Some(Side::Right),
-            },
-        ];
-        if let Some(side) = self.maximised {
-            let bottom = zones.transport.top;
-            let area =
-                Area::new(0.0, zones.timeline.top, window.width, bottom - zones.timeline.top);
-            part(ui, desk, ("band", area), |board, area| {
-                commands.extend(sides[usize::from(side == Side::Right)].show(board, area, &shared));
-            });
-        } else {
-            part(ui, desk, ("timeline", zones.timeline), |board, area| {
-                commands.extend(self.timeline.show(board, area, &shared));
-            });
-            let [left, right] = &mut sides;
-            if left.panels.is_empty() {
-                let whole = Area { left: zones.left.left, width: window.width, ..zones.left };
-                part(ui, desk, ("band", whole), |board, area| {
-                    commands.extend(right.show(board, area, &shared));
-                });
-            } else {
-                part(ui, desk, ("left band", zones.left), |board, area| {
-                    commands.extend(left.show(board, area, &shared));
-                });
-                part(ui, desk, ("right band", zones.right), |board, area| {
-                    commands.extend(right.show(board, area, &shared));
-                });
+        let around = zones.between_bars();
+        match view.workspace {
+            Workspace::Watch => {
+                let mut watch = Watch {
+                    figures: &self.figures,
+                    timeline: &mut self.timeline,
+                    sides: [&mut self.left, &mut self.right],
+                    maximised: self.maximised,
+                };
+                commands.extend(watch.show(ui, desk, (zones, view), &shared));
             }
-            commands.extend(dividers(ui, desk, zones, view.dividers));
+            Workspace::Compare => {
+                let drawn = self.compare.show(ui, desk, around, (&shared, &self.keys));
+                commands.extend(drawn);
+            }
         }
         part(ui, desk, ("transport", zones.transport), |board, area| {
             commands.extend(transport::show(board, area, &shared, &self.keys));
@@ -196,13 +173,27 @@ impl App {
                 panels.iter().map(|panel| panel.name()).collect()
             };
             let tabs = [names(&self.left), names(&self.right)];
-            let more = breaking::changes_of(over, &shared);
+            let more = match over.popup() {
+                Popup::Half(half) => {
+                    let layout = &run.scenario().layout;
+                    compare::offers(half, layout, &self.compare.pins())
+                }
+                _ => breaking::changes_of(over, &shared),
+            };
             let around = Around { window, anchors: self.anchors, keys: &self.keys, tabs, more };
             commands.extend(over.show(ui.ctx(), desk, &around));
         }
         // Last, because it speaks of what is under the pointer now.
         let hint = desk.hint.take();
-        let said = explain::said(&shared, hint.as_deref(), self.notice.as_deref());
+        let about = match view.workspace {
+            Workspace::Watch => None,
+            Workspace::Compare => Some(About {
+                pointed_at: self.compare.pointed_at(),
+                chosen: self.compare.chosen(),
+                idle: self.compare.sentence(run),
+            }),
+        };
+        let said = explain::said(&shared, hint.as_deref(), self.notice.as_deref(), about.as_ref());
         let file = self.exporting.path(self.notice.as_deref());
         part(ui, desk, ("explanation", zones.explain), |board, area| {
             commands.extend(explain::show(board, area, &shared, (&said, file)));
@@ -227,28 +218,4 @@ pub(super) fn part(
         draw(&mut board, area);
         board.finish();
     });
-}
-
-/// The handles between the parts; the dividers where they were dragged.
-fn dividers(
-    ui: &mut egui::Ui,
-    desk: &mut Desk,
-    zones: &Zones,
-    now: zones::Dividers,
-) -> Vec<Command> {
-    let mut commands = Vec::new();
-    if zones.band == Band::Closed {
-        return commands;
-    }
-    part(ui, desk, ("divider", zones.divider), |board, area| {
-        if let Some(at) = board.handle(area, "divider", UP_DOWN) {
-            commands.push(Command::Divide(zones::dragged_timeline(zones, now, at.y)));
-        }
-    });
-    part(ui, desk, ("left divider", zones.left_divider), |board, area| {
-        if let Some(at) = board.handle(area, "left divider", LEFT_RIGHT) {
-            commands.push(Command::Divide(zones::dragged_left(zones, now, at.x)));
-        }
-    });
-    commands
 }

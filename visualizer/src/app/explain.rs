@@ -40,14 +40,36 @@ struct Offer {
     command: Command,
 }
 
+/// What another workspace than Watch has to say.
+#[derive(Clone, Debug)]
+pub(super) struct About {
+    /// What the pointer is over.
+    pub(super) pointed_at: Option<String>,
+    /// What is chosen.
+    pub(super) chosen: Option<String>,
+    /// What one sees.
+    pub(super) idle: String,
+}
+
 /// What there is to say.
-pub(super) fn said(shared: &Shared<'_>, hint: Option<&str>, notice: Option<&str>) -> Said {
+pub(super) fn said(
+    shared: &Shared<'_>,
+    hint: Option<&str>,
+    notice: Option<&str>,
+    about: Option<&About>,
+) -> Said {
     let plain = |text: String| Said { text, tone: Tone::Plain };
     if let Some(hint) = hint {
         return plain(hint.to_owned());
     }
-    if let (Some(step), Some(target)) = (shared.step, shared.sight.hover) {
-        return plain(step.timeline.explain(&target));
+    let pointed_at = match about {
+        Some(about) => about.pointed_at.clone(),
+        None => {
+            shared.step.zip(shared.sight.hover).map(|(step, target)| step.timeline.explain(&target))
+        }
+    };
+    if let Some(text) = pointed_at {
+        return plain(text);
     }
     if let Some(notice) = notice {
         return plain(notice.to_owned());
@@ -62,6 +84,9 @@ pub(super) fn said(shared: &Shared<'_>, hint: Option<&str>, notice: Option<&str>
             return Said { text: texts::hang(report, unsent), tone: Tone::Error };
         }
         State::Starting(_) | State::Training | State::Held | State::Done => {}
+    }
+    if let Some(about) = about {
+        return plain(about.chosen.as_ref().unwrap_or(&about.idle).clone());
     }
     if let (Some(step), Some(span)) = (shared.step, shared.sight.marked) {
         let length = step.timeline.duration(span.duration());

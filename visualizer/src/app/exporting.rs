@@ -52,6 +52,7 @@ impl App {
         Offer {
             scenario: self.run.scenario().name.clone(),
             step: self.step.as_ref().map(Step::number),
+            workspace: self.view.workspace,
             size,
             film: self.film().map(|film| -> Estimate { film.estimate(size) }),
         }

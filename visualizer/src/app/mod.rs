@@ -7,6 +7,7 @@
 mod axis;
 mod band;
 mod breaking;
+mod compare;
 mod draw;
 mod explain;
 mod exporting;
@@ -17,8 +18,10 @@ mod picture;
 mod timeline;
 mod top_bar;
 mod transport;
+mod watch;
 mod window;
 
+pub use compare::{Choice, Compare, Compared, Difference, Half, Held};
 pub use picture::{Paper, Wanted};
 pub use top_bar::Anchors;
 
@@ -104,6 +107,7 @@ pub struct App {
     store: Option<PathBuf>,
     figures: Figures,
     timeline: TimelinePart,
+    compare: Compare,
     left: Vec<Box<dyn Panel>>,
     right: Vec<Box<dyn Panel>>,
     maximised: Option<Side>,
@@ -155,6 +159,7 @@ impl App {
             store,
             figures: Figures::default(),
             timeline: TimelinePart::default(),
+            compare: Compare::default(),
             left: panels::left(),
             right: panels::right(),
             maximised: None,
@@ -235,6 +240,16 @@ impl App {
     /// Choices that are kept.
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// What is compared.
+    pub fn compared(&self) -> &Compare {
+        &self.compare
+    }
+
+    /// Whether something is under way beside the window whose outcome will be shown.
+    pub fn is_busy(&self) -> bool {
+        self.compare.is_busy()
     }
 
     /// What lies over the window.

@@ -9,13 +9,13 @@ use shardlab::trace::draw::theme::Kind;
 use shardlab::trace::draw::timeline::{self, Level, Target};
 use shardlab::units::Nanos;
 
-use super::{App, begin, kind, other, window};
+use super::{App, Held, begin, kind, other, window};
 use crate::keys::{Action, Grain};
 use crate::over::Over;
 use crate::panels;
-use crate::play::Direction;
+use crate::play::{Direction, OnScreen};
 use crate::run::State;
-use crate::shown::{Command, Popup, Side, Sight, Step};
+use crate::shown::{Command, Popup, Side, Sight, Step, Workspace};
 use crate::style::{Look, Scheme};
 
 impl App {
@@ -34,7 +34,7 @@ impl App {
             Command::Select(target) => self.select(target),
             Command::Mark(span) => self.sight.marked = span,
             Command::Window(span) => self.sight.window = span,
-            Command::Unfold(position) => self.unfold(position),
+            Command::Unfold(position) => self.sight.unfold(position),
             Command::Scroll(points) => (self.sight.scroll, self.sight.reveal) = (points, None),
             Command::Divide(dividers) => self.view.dividers = dividers,
             Command::OpenLeft(tab) => self.view.left_tab = tab,
@@ -54,6 +54,16 @@ impl App {
             Command::Tell(text) => self.notice = Some(text),
             Command::Export(order) => self.export(ctx, *order),
             Command::CopyPath => self.copy_path(ctx),
+            Command::Within(half, command) => {
+                if let Some(command) = self.compare.obey(half, *command) {
+                    self.obey(ctx, command);
+                }
+            }
+            Command::Choose(half, choice) => {
+                let shown = (&self.run, self.step.as_ref());
+                self.compare.choose(ctx, (half, choice), shown);
+                self.reshape();
+            }
         }
         self.keys.give_to(Over::keyboard(self.over.as_ref()));
         ctx.request_repaint();
@@ -64,16 +74,6 @@ impl App {
         let target = self.sight.selection.or(self.rank().map(Target::Rank));
         self.over =
             (!is_open).then(|| self.opened(popup, target.unwrap_or(Target::Rank(Rank(0))), None));
-    }
-
-    /// Opens the rows of a position, or closes them.
-    fn unfold(&mut self, position: u32) {
-        if self.sight.open.remove(&position) {
-            self.sight.scroll = 0.0;
-        } else {
-            self.sight.open.insert(position);
-            self.sight.reveal = Some(position);
-        }
     }
 
     pub(super) fn select(&mut self, target: Option<Target>) {
@@ -122,6 +122,16 @@ impl App {
             Action::Escape => self.escape(ctx),
             Action::Describe => self.notice = self.description(),
             Action::Tab(number) => self.open_tab(usize::from(number)),
+            Action::Workspace(workspace) => self.turn_to(workspace),
+            Action::Choose(half) => {
+                self.turn_to(Workspace::Compare);
+                self.toggle(Popup::Half(half));
+            }
+            Action::Swap => {
+                self.turn_to(Workspace::Compare);
+                self.compare.swap();
+            }
+            Action::Pin => self.pin(),
             Action::Split => self.toggle(Popup::Split),
             Action::Open => self.toggle(Popup::Open),
             Action::Save => self.toggle(Popup::Save),
@@ -174,6 +184,7 @@ impl App {
         self.run = begin(ctx, scenario, &self.devices, faults, self.source);
         self.run.follow(left);
         self.play.clear();
+        self.compare.clear();
         self.step = None;
         self.axis = super::SteadyAxis::default();
         self.figures.clear();
@@ -204,8 +215,58 @@ impl App {
         }
         self.axis.hold(step.timeline.end());
         self.figures.take(step.number(), &step.bubble);
-        self.play.show(step.on_screen());
+        if self.view.workspace == Workspace::Compare {
+            self.compare.follow(&self.run, Some(&step));
+        }
+        self.play.show(self.on_screen(&step));
         self.step = Some(step);
+    }
+
+    /// What playback must know of a step in this workspace.
+    fn on_screen(&self, step: &Step) -> OnScreen {
+        let compared = match self.view.workspace {
+            Workspace::Watch => None,
+            Workspace::Compare => self.compare.on_screen(step.number()),
+        };
+        compared.unwrap_or_else(|| step.on_screen())
+    }
+
+    /// Playback goes over what is shown now.
+    pub(super) fn reshape(&mut self) {
+        if let Some(step) = &self.step {
+            let on_screen = self.on_screen(step);
+            self.play.reshape(on_screen);
+        }
+    }
+
+    /// Another workspace.
+    pub(super) fn turn_to(&mut self, workspace: Workspace) {
+        if self.view.workspace == workspace {
+            return;
+        }
+        self.view.workspace = workspace;
+        self.maximised = None;
+        self.enter(workspace);
+        self.reshape();
+    }
+
+    /// Makes ready what a workspace shows.
+    pub(super) fn enter(&mut self, workspace: Workspace) {
+        if workspace == Workspace::Compare {
+            self.compare.follow(&self.run, self.step.as_ref());
+        }
+    }
+
+    /// Keeps the shown step, to be held against others.
+    fn pin(&mut self) {
+        let Some(step) = &self.step else {
+            self.notice = Some("No step has ended yet, so there is nothing to pin.".into());
+            return;
+        };
+        self.compare.pin(Held::pinned(step));
+        let number = step.number() + 1;
+        self.notice =
+            Some(format!("Step {number} is pinned: Compare can hold any other one against it."));
     }
 
     fn step_by(&mut self, grain: Grain, direction: Direction) {
@@ -231,16 +292,28 @@ impl App {
             Direction::Forward => timeline::Direction::Forward,
             Direction::Back => timeline::Direction::Back,
         };
-        let next = step.timeline.next_stop(at, fine, way);
+        let compares = self.view.workspace == Workspace::Compare;
+        let next = match compares {
+            true => self.compare.next_stop(at, fine, way),
+            false => step.timeline.next_stop(at, fine, way),
+        };
         if next == at {
             let step = self.play.cross(direction, steps);
             self.bring(step);
         } else {
             self.play.seek(next);
         }
-        if let Some(window) = self.sight.window
-            && let Some(moved) =
-                window::following(window, self.play.playhead(), self.axis.axis().end)
+        let at = self.play.playhead();
+        if compares {
+            let moved = self
+                .compare
+                .seen()
+                .and_then(|seen| window::following(seen, at, self.compare.end()));
+            if moved.is_some() {
+                self.compare.see(moved);
+            }
+        } else if let Some(window) = self.sight.window
+            && let Some(moved) = window::following(window, at, self.axis.axis().end)
         {
             self.sight.window = Some(moved);
         }
@@ -260,9 +333,10 @@ impl App {
             let target = self.sight.selection?;
             Some(self.step.as_ref()?.timeline.span(&target)?.1)
         };
-        let section = match self.play.section() {
-            Some(_) => None,
-            None => self.sight.marked.or_else(chosen),
+        let section = match (self.play.section(), self.view.workspace) {
+            (Some(_), _) => None,
+            (None, Workspace::Watch) => self.sight.marked.or_else(chosen),
+            (None, Workspace::Compare) => self.compare.section(),
         };
         if section.is_none() && self.play.section().is_none() {
             self.notice =
@@ -272,27 +346,36 @@ impl App {
     }
 
     fn look_at(&mut self, action: Action) {
-        let end = self.axis.axis().end;
+        let compares = self.view.workspace == Workspace::Compare;
+        let (end, seen, under_pointer) = match compares {
+            true => (self.compare.end(), self.compare.seen(), self.compare.under_pointer()),
+            false => (self.axis.axis().end, self.sight.window, self.timeline.under_pointer()),
+        };
         let all = shardlab::trace::Span { start: Nanos(0), end };
-        let view = self.sight.window.unwrap_or(all);
-        let at = self.timeline.under_pointer().unwrap_or(self.play.playhead());
+        let view = seen.unwrap_or(all);
+        let at = under_pointer.unwrap_or(self.play.playhead());
         let chosen = || {
             let step = self.step.as_ref()?;
             let span = self.sight.selection.and_then(|target| step.timeline.span(&target));
             self.sight.marked.or(span.map(|(_, span)| span))
         };
-        self.sight.window = match action {
+        let next = match action {
             Action::Zoom(direction) => window::zoom_key(view, direction, at, end),
             Action::Pan(direction) => window::pan_key(view, direction, end),
-            Action::FitSelection => match chosen() {
-                Some(span) => window::around(span, end),
-                None => self.sight.window,
-            },
+            Action::FitSelection => {
+                let chosen = if compares { self.compare.section() } else { chosen() };
+                chosen.map_or(seen, |span| window::around(span, end))
+            }
             _ => {
-                self.axis.shrink();
+                if compares {
+                    self.compare.shrink()
+                } else {
+                    self.axis.shrink()
+                }
                 None
             }
         };
+        if compares { self.compare.see(next) } else { self.sight.window = next }
     }
 
     /// The rank that is spoken of: of the selection, else the first.
@@ -310,6 +393,10 @@ impl App {
 
     /// Selects what a rank does at the playhead; in the row below or above the selected one.
     fn select_row(&mut self, direction: Direction) {
+        if self.view.workspace == Workspace::Compare {
+            self.compare.select_row(direction, self.play.playhead());
+            return;
+        }
         let (Some(rank), Some(step)) = (self.rank(), &self.step) else { return };
         let ranks = step.timeline.ranks();
         let at = ranks.iter().position(|other| *other == rank).unwrap_or_default();
@@ -331,8 +418,12 @@ impl App {
     }
 
     fn select_here(&mut self) {
+        if self.view.workspace == Workspace::Compare {
+            self.compare.select_here(self.play.playhead());
+            return;
+        }
         if let (Some(Target::Position(position)), Some(_)) = (self.sight.selection, &self.step) {
-            self.unfold(position);
+            self.sight.unfold(position);
         } else if let Some(rank) = self.rank() {
             self.select_at_playhead(rank);
         }
@@ -346,6 +437,8 @@ impl App {
             self.maximised = None;
         } else if let Some(focused) = ctx.memory(|memory| memory.focused()) {
             ctx.memory_mut(|memory| memory.surrender_focus(focused));
+        } else if self.view.workspace == Workspace::Compare {
+            self.compare.escape();
         } else if self.sight.marked.is_some() {
             self.sight.marked = None;
         } else if self.sight.selection.is_some() {
@@ -356,6 +449,7 @@ impl App {
     }
 
     fn open_tab(&mut self, number: usize) {
+        self.turn_to(Workspace::Watch);
         let count = self.left.len();
         if number < count {
             self.view.left_tab = number;
@@ -371,6 +465,10 @@ impl App {
     /// The picture in words.
     fn description(&self) -> Option<String> {
         let step = self.step.as_ref()?;
+        if self.view.workspace == Workspace::Compare {
+            let step = &self.compare.difference()?.rows()[0];
+            return Some(format!("{} {}", self.compare.sentence(&self.run), step.sentence()));
+        }
         let waiting = 100.0 * step.bubble.waiting_over_span;
         let now = step.timeline.now(self.play.playhead());
         Some(format!(

@@ -80,7 +80,15 @@ impl App {
             std::mem::replace(&mut self.play, there)
         });
         let drawing = match wanted.part {
-            Part::Window => self.window_on(paper, wanted.size),
+            Part::Window(workspace) => {
+                let open = std::mem::replace(&mut self.view.workspace, workspace);
+                if workspace != open {
+                    self.enter(workspace);
+                }
+                let drawing = self.window_on(paper, wanted.size);
+                self.view.workspace = open;
+                drawing
+            }
             Part::Timeline => self.timeline_on(paper, wanted.size),
             Part::Tab(side, tab) => self.tab_on(paper, (side, tab), wanted.size),
         };
@@ -165,7 +173,7 @@ impl App {
         let Self { run, broken, play, step, sight, .. } = self;
         let (axis, step) = (self.axis.axis(), step.as_ref());
         let shared = Shared { run, play, step, axis, sight, running: None, broken };
-        explain::said(&shared, None, None).text
+        explain::said(&shared, None, None, None).text
     }
 
     /// How the run is cut and what runs it; a picture of a broken run never passes for one of a whole

@@ -8,7 +8,9 @@ use shardlab::trace::draw::minimap::{self, MiniLayout, MiniMap};
 use shardlab::trace::draw::scene::{
     Align, Area, Canvas, Face, Point, Shape, Sketch, Text, line_height,
 };
-use shardlab::trace::draw::timeline::{Frame, Layout, MemoryColumn, RowBox, RowKind, Target, draw};
+use shardlab::trace::draw::timeline::{
+    Frame, Layout, Legend, MemoryColumn, RowBox, RowKind, Target, Timeline, draw,
+};
 use shardlab::trace::{Badge, Span};
 use shardlab::units::Nanos;
 
@@ -16,7 +18,7 @@ use super::window;
 use crate::board::{Board, Style};
 use crate::paint::{self, Fonts};
 use crate::run::State;
-use crate::shown::{Command, Shared, Step};
+use crate::shown::{Command, Shared, Sight, Step};
 use crate::style::Look;
 use crate::texts;
 
@@ -25,7 +27,7 @@ const NARROW: f32 = 1100.0;
 /// Blocks that a screen reader is told of at most.
 const READ_MOST: usize = 600;
 
-/// The timeline of the window; keeps nothing but what the pointer began.
+/// A timeline of the window; keeps nothing but what the pointer began.
 #[derive(Debug, Default)]
 pub(super) struct TimelinePart {
     drag: Option<Drag>,
@@ -42,6 +44,56 @@ enum Drag {
     Pan(Span, f32),
     /// A stretch of time is marked: where that began.
     Mark(Nanos),
+}
+
+/// What is seen in a timeline, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen<'a> {
+    /// What it is called for screen readers, and tells it from all others.
+    pub(super) name: &'static str,
+    /// The step.
+    pub(super) timeline: &'a Timeline,
+    /// Where its times come from.
+    pub(super) badge: Badge,
+    /// Where its time axis ends.
+    pub(super) end: Nanos,
+    /// What is chosen and pointed at in it.
+    pub(super) sight: &'a Sight,
+    /// The instant that is being shown, if one is.
+    pub(super) playhead: Option<Nanos>,
+    /// Whether memory is shown beside the rows.
+    pub(super) memory: MemoryColumn,
+    /// Whether roles are explained below.
+    pub(super) legend: Legend,
+}
+
+impl Seen<'_> {
+    /// The part of the step that is as wide as the timeline.
+    fn window(&self) -> Span {
+        self.sight.window.unwrap_or(Span { start: Nanos(0), end: self.end })
+    }
+
+    fn frame(&self, area: Area) -> Frame<'_> {
+        let window = self.window();
+        Frame {
+            area,
+            window: (window.start, window.end),
+            scroll: self.sight.scroll,
+            open: &self.sight.open,
+            playhead: self.playhead,
+            selected: self.sight.selection,
+            hovered: self.sight.hover,
+            arrows: self.sight.arrows,
+            badge: self.badge,
+            memory: self.memory,
+            legend: self.legend,
+        }
+    }
+}
+
+/// Whether a timeline of this width has room for the column of memory.
+pub(super) fn memory_column(width: f32, look: &Look) -> MemoryColumn {
+    if width < NARROW * look.scale { MemoryColumn::Hidden } else { MemoryColumn::Shown }
 }
 
 impl TimelinePart {
@@ -63,27 +115,26 @@ impl TimelinePart {
             return Vec::new();
         };
         let look = board.look();
-        let rect = paint::rect(area);
-        let response = board.ui().interact(rect, Id::unique("timeline"), Sense::click_and_drag());
         let map_height = 24.0 * look.scale;
         let (map, area) = match area.height >= 10.0 * map_height {
             true => area.cut_bottom(map_height),
             false => (Area::default(), area),
         };
-        let frame = frame(area, shared, &look);
-        let ctx = board.ctx().clone();
-        let fonts = Fonts(&ctx);
-        let canvas = Canvas { theme: &look.theme, measure: &fonts };
-        let mut sketch = Sketch::new(canvas, area);
-        let layout = draw(&mut sketch, &step.timeline, &frame);
-        running(&mut sketch, &layout, shared);
-        let steps = mini_map(&mut sketch, map, &layout, shared);
-        board.picture(&sketch.scene);
-        let mut commands = Vec::new();
-        if let Some(position) = shared.sight.reveal {
-            commands.push(Command::Scroll(scroll_to(&layout, position, shared.sight.scroll)));
-        }
-        read_out(board.ui(), &response, step, &layout, shared);
+        let seen = Seen {
+            name: "Timeline",
+            timeline: &step.timeline,
+            badge: Badge::Replayed,
+            end: shared.axis.end,
+            sight: shared.sight,
+            playhead: Some(shared.play.playhead()),
+            memory: memory_column(area.width, &look),
+            legend: Legend::Shown,
+        };
+        let mut steps = None;
+        let mut commands = self.picture(board, area, &seen, |sketch, layout| {
+            running(sketch, layout, shared);
+            steps = mini_map(sketch, map, layout, shared);
+        });
         if let Some(steps) = steps {
             let response = board.ui().interact(
                 paint::rect(map),
@@ -98,7 +149,33 @@ impl TimelinePart {
                 board.hint("The loss of the last 200 steps: press or drag to see a step again.");
             }
         }
-        commands.extend(self.pointer(board.ui(), &response, step, &layout, shared));
+        commands
+    }
+
+    /// Draws a timeline, and over it what else there is; what pointer and wheel ask for.
+    pub(super) fn picture(
+        &mut self,
+        board: &mut Board<'_>,
+        area: Area,
+        seen: &Seen<'_>,
+        over: impl FnOnce(&mut Sketch<'_>, &Layout),
+    ) -> Vec<Command> {
+        let look = board.look();
+        let id = Id::unique(seen.name);
+        let response = board.ui().interact(paint::rect(area), id, Sense::click_and_drag());
+        let ctx = board.ctx().clone();
+        let fonts = Fonts(&ctx);
+        let canvas = Canvas { theme: &look.theme, measure: &fonts };
+        let mut sketch = Sketch::new(canvas, area);
+        let layout = draw(&mut sketch, seen.timeline, &seen.frame(area));
+        over(&mut sketch, &layout);
+        board.picture(&sketch.scene);
+        let mut commands = Vec::new();
+        if let Some(position) = seen.sight.reveal {
+            commands.push(Command::Scroll(scroll_to(&layout, position, seen.sight.scroll)));
+        }
+        read_out(board.ui(), &response, &layout, seen);
+        commands.extend(self.pointer(board.ui(), &response, &layout, seen));
         commands
     }
 
@@ -106,32 +183,31 @@ impl TimelinePart {
         &mut self,
         ui: &egui::Ui,
         response: &Response,
-        step: &Step,
         layout: &Layout,
-        shared: &Shared<'_>,
+        seen: &Seen<'_>,
     ) -> Vec<Command> {
         let mut commands = Vec::new();
         let at = response.hover_pos().map(|pos| Point { x: pos.x, y: pos.y });
-        let hover = at.and_then(|at| layout.hit(&step.timeline, at));
+        let hover = at.and_then(|at| layout.hit(seen.timeline, at));
         self.under_pointer =
             at.filter(|at| layout.track.contains(*at)).map(|at| layout.time_at(at.x));
-        if hover != shared.sight.hover {
+        if hover != seen.sight.hover {
             commands.push(Command::Hover(hover));
         }
         if let Some(at) = at {
             if layout.ruler.contains(at) {
                 ui.ctx().set_cursor_icon(CursorIcon::ResizeHorizontal);
             }
-            self.wheel(ui, at, layout, shared, &mut commands);
+            wheel(ui, at, layout, seen, &mut commands);
         }
-        self.dragging(ui, response, layout, shared, &mut commands);
+        self.dragging(ui, response, layout, seen, &mut commands);
         if let (true, Some(target)) = (response.secondary_clicked(), hover) {
             commands.push(Command::Menu(target, at));
         }
         if response.double_clicked() {
-            let span = hover.and_then(|target| step.timeline.span(&target));
-            let end = shared.axis.end;
-            commands.push(Command::Window(span.and_then(|(_, span)| window::around(span, end))));
+            let span = hover.and_then(|target| seen.timeline.span(&target));
+            let window = span.and_then(|(_, span)| window::around(span, seen.end));
+            commands.push(Command::Window(window));
         } else if response.clicked() && !at.is_some_and(|at| layout.ruler.contains(at)) {
             match hover {
                 Some(Target::Position(position)) => commands.push(Command::Unfold(position)),
@@ -141,41 +217,12 @@ impl TimelinePart {
         commands
     }
 
-    fn wheel(
-        &self,
-        ui: &egui::Ui,
-        at: Point,
-        layout: &Layout,
-        shared: &Shared<'_>,
-        commands: &mut Vec<Command>,
-    ) {
-        let (scroll, zoom, shift) = ui
-            .input(|input| (input.smooth_scroll_delta, input.zoom_delta(), input.modifiers.shift));
-        let (view, end) = (shared.window(), shared.axis.end);
-        let time = layout.time_at(at.x);
-        let hidden = (layout.content_height - layout.track.height).max(0.0);
-        if zoom != 1.0 {
-            commands.push(Command::Window(window::zoomed(view, f64::from(zoom), time, end)));
-        } else if scroll.x != 0.0 || (shift && scroll.y != 0.0) {
-            let points = if scroll.x != 0.0 { scroll.x } else { scroll.y };
-            let per_point = view.duration().0 as f64 / f64::from(layout.track.width.max(1.0));
-            let moved = window::panned(view, -f64::from(points) * per_point, end);
-            commands.push(Command::Window(moved));
-        } else if scroll.y != 0.0 && hidden > 0.0 {
-            let to = (shared.sight.scroll - scroll.y).clamp(0.0, hidden);
-            commands.push(Command::Scroll(to));
-        } else if scroll.y != 0.0 {
-            let factor = (f64::from(scroll.y) / 200.0).exp();
-            commands.push(Command::Window(window::zoomed(view, factor, time, end)));
-        }
-    }
-
     fn dragging(
         &mut self,
         ui: &egui::Ui,
         response: &Response,
         layout: &Layout,
-        shared: &Shared<'_>,
+        seen: &Seen<'_>,
         commands: &mut Vec<Command>,
     ) {
         let Some(pos) = response.interact_pointer_pos() else {
@@ -186,7 +233,7 @@ impl TimelinePart {
         if self.drag.is_none() {
             let origin = ui.input(|input| input.pointer.press_origin()).unwrap_or(pos);
             let on_ruler = layout.ruler.contains(Point { x: origin.x, y: origin.y });
-            let near = (layout.x_at(shared.play.playhead()) - origin.x).abs() <= 4.0;
+            let near = seen.playhead.is_some_and(|at| (layout.x_at(at) - origin.x).abs() <= 4.0);
             let in_track = layout.track.contains(Point { x: origin.x, y: origin.y });
             self.drag = if on_ruler || (in_track && near && response.dragged()) {
                 Some(Drag::Seek)
@@ -195,7 +242,7 @@ impl TimelinePart {
             } else if ui.input(|input| input.modifiers.shift) {
                 Some(Drag::Mark(layout.time_at(origin.x)))
             } else {
-                Some(Drag::Pan(shared.window(), origin.x))
+                Some(Drag::Pan(seen.window(), origin.x))
             };
         }
         match self.drag {
@@ -203,7 +250,7 @@ impl TimelinePart {
             Some(Drag::Pan(from, x)) => {
                 let per_point = from.duration().0 as f64 / f64::from(layout.track.width.max(1.0));
                 let by = -f64::from(pos.x - x) * per_point;
-                let moved = window::panned(from, by, shared.axis.end);
+                let moved = window::panned(from, by, seen.end);
                 if moved.is_some() {
                     commands.push(Command::Window(moved));
                 }
@@ -214,6 +261,28 @@ impl TimelinePart {
             }
             None => {}
         }
+    }
+}
+
+fn wheel(ui: &egui::Ui, at: Point, layout: &Layout, seen: &Seen<'_>, commands: &mut Vec<Command>) {
+    let (scroll, zoom, shift) =
+        ui.input(|input| (input.smooth_scroll_delta, input.zoom_delta(), input.modifiers.shift));
+    let (view, end) = (seen.window(), seen.end);
+    let time = layout.time_at(at.x);
+    let hidden = (layout.content_height - layout.track.height).max(0.0);
+    if zoom != 1.0 {
+        commands.push(Command::Window(window::zoomed(view, f64::from(zoom), time, end)));
+    } else if scroll.x != 0.0 || (shift && scroll.y != 0.0) {
+        let points = if scroll.x != 0.0 { scroll.x } else { scroll.y };
+        let per_point = view.duration().0 as f64 / f64::from(layout.track.width.max(1.0));
+        let moved = window::panned(view, -f64::from(points) * per_point, end);
+        commands.push(Command::Window(moved));
+    } else if scroll.y != 0.0 && hidden > 0.0 {
+        let to = (seen.sight.scroll - scroll.y).clamp(0.0, hidden);
+        commands.push(Command::Scroll(to));
+    } else if scroll.y != 0.0 {
+        let factor = (f64::from(scroll.y) / 200.0).exp();
+        commands.push(Command::Window(window::zoomed(view, factor, time, end)));
     }
 }
 
@@ -281,24 +350,6 @@ fn scroll_to(layout: &Layout, position: u32, now: f32) -> f32 {
     (now + heading - layout.track.top).clamp(0.0, most)
 }
 
-fn frame<'a>(area: Area, shared: &Shared<'a>, look: &Look) -> Frame<'a> {
-    let window = shared.window();
-    let memory =
-        if area.width < NARROW * look.scale { MemoryColumn::Hidden } else { MemoryColumn::Shown };
-    Frame {
-        area,
-        window: (window.start, window.end),
-        scroll: shared.sight.scroll,
-        open: &shared.sight.open,
-        playhead: Some(shared.play.playhead()),
-        selected: shared.sight.selection,
-        hovered: shared.sight.hover,
-        arrows: shared.sight.arrows,
-        badge: Badge::Replayed,
-        memory,
-    }
-}
-
 /// What stands there before the first step: what is done just now, and how far it is.
 fn waiting(board: &mut Board<'_>, area: Area, shared: &Shared<'_>) {
     let look = board.look();
@@ -322,11 +373,12 @@ fn waiting(board: &mut Board<'_>, area: Area, shared: &Shared<'_>) {
 }
 
 /// Tells a screen reader of the blocks in sight, in the order in which the playhead meets them.
-fn read_out(ui: &egui::Ui, response: &Response, step: &Step, layout: &Layout, shared: &Shared<'_>) {
-    let now = step.timeline.now(shared.play.playhead());
+fn read_out(ui: &egui::Ui, response: &Response, layout: &Layout, seen: &Seen<'_>) {
+    let timeline = seen.timeline;
+    let now = timeline.now(seen.playhead.unwrap_or_default());
     let list = ui.ctx().accesskit_node_builder(response.id, |node| {
         node.set_role(Role::List);
-        node.set_label("Timeline");
+        node.set_label(seen.name);
         node.set_value(now);
     });
     if list.is_none() {
@@ -341,7 +393,7 @@ fn read_out(ui: &egui::Ui, response: &Response, step: &Step, layout: &Layout, sh
         })
         .flat_map(|(row, rank)| {
             let in_sight = move |block: &&Block| block.end > start && block.start < end;
-            step.timeline.blocks(rank).iter().filter(in_sight).map(move |block| (row, rank, block))
+            timeline.blocks(rank).iter().filter(in_sight).map(move |block| (row, rank, block))
         })
         .collect();
     blocks.sort_by_key(|(_, rank, block)| (block.start, *rank));
@@ -353,8 +405,8 @@ fn read_out(ui: &egui::Ui, response: &Response, step: &Step, layout: &Layout, sh
         let rect = paint::rect(place);
         let read = ui.interact(rect, id, Sense::hover());
         let middle = Nanos(block.start.0.midpoint(block.end.0));
-        let Some(target) = step.timeline.target_at(rank, layout.level, middle) else { continue };
-        let text = step.timeline.explain(&target);
+        let Some(target) = timeline.target_at(rank, layout.level, middle) else { continue };
+        let text = timeline.explain(&target);
         read.widget_info(|| WidgetInfo::labeled(Role::ListItem, true, &text));
     }
 }

@@ -6,7 +6,7 @@ use crate::board::{Board, Control, Style};
 use crate::icon::Icon;
 use crate::keys::Action;
 use crate::panels;
-use crate::shown::{Command, Popup, Shared};
+use crate::shown::{Command, Popup, Shared, Workspace};
 use crate::texts;
 
 /// Where the two lists that open from the bar hang.
@@ -24,7 +24,7 @@ pub struct Anchors {
 pub(super) fn show(
     board: &mut Board<'_>,
     area: Area,
-    shared: &Shared<'_>,
+    (shared, workspace): (&Shared<'_>, Workspace),
 ) -> (Vec<Command>, Anchors) {
     let look = board.look();
     let gap = look.gap(1);
@@ -42,42 +42,22 @@ pub(super) fn show(
         commands.push(Command::Do(Action::Theme));
     }
     let inner = inner.cut_right(gap).1;
-    let arrow = look.gap(5);
+    let (asked, inner) = workspaces(board, inner, workspace);
+    commands.extend(asked);
     let name = &shared.scenario().name;
-    let wanted = |text: &str| board.width(text, look.body()) + look.gap(4) + arrow;
+    let wanted = |text: &str| board.menu_width(text);
     let cuts_text = texts::cuts(&shared.scenario().layout);
     let cuts_width = wanted(&cuts_text).min(inner.width * 0.55);
     let name_width = wanted(name).max(96.0).min((inner.width - cuts_width) * 0.6);
     let (scenario, inner) = inner.cut_left(name_width);
     let inner = board.separator(inner);
     let (split, inner) = inner.cut_left(cuts_width);
-    let menu = |board: &mut Board<'_>, area: Area, id, text: &str, hint| {
-        let pressed =
-            board.flat_button(area, Control { text: "", ..Control::text(id, text, hint) });
-        let (room, mark) = area.cut_left(area.width - arrow);
-        board.write(room.shrunk(look.gap(2), 0.0), text, Style::default());
-        let mut shapes = Vec::new();
-        let at = Point { x: mark.left + arrow / 2.0 - 2.0, y: mark.centre().y };
-        crate::icon::draw(&mut shapes, Icon::Down, at, look.small() * 0.8, look.theme.faint);
-        shapes.into_iter().for_each(|shape| board.push(shape));
-        pressed
-    };
-    if menu(
-        board,
-        scenario,
-        "scenario",
-        name,
-        "What is trained: choose another scenario or open a file.",
-    ) {
+    let hint = "What is trained: choose another scenario or open a file.";
+    if board.menu(scenario, "scenario", name, hint) {
         commands.push(Command::Toggle(Popup::Scenarios));
     }
-    if menu(
-        board,
-        split,
-        "split",
-        &cuts_text,
-        "How the model and its batch are cut over the ranks: change the split.",
-    ) {
+    let hint = "How the model and its batch are cut over the ranks: change the split.";
+    if board.menu(split, "split", &cuts_text, hint) {
         commands.push(Command::Toggle(Popup::Split));
     }
     let mut inner = inner;
@@ -96,6 +76,23 @@ pub(super) fn show(
     let y = area.bottom();
     board.rule(Point { x: area.left, y }, Point { x: area.right(), y });
     (commands, Anchors { scenario, split, help })
+}
+
+/// The workspaces, at the right edge; what is left of them.
+fn workspaces(board: &mut Board<'_>, area: Area, open: Workspace) -> (Option<Command>, Area) {
+    let look = board.look();
+    let mut rest = area;
+    let mut asked = None;
+    for workspace in Workspace::ALL.into_iter().rev() {
+        let (place, left) = rest.cut_right(board.button_width(workspace.name()));
+        rest = left;
+        let id = format!("workspace {}", workspace.name());
+        let control = Control::text(&id, workspace.name(), workspace.about());
+        if board.tab(place, control.chosen(workspace == open)).clicked() {
+            asked = Some(Command::Do(Action::Workspace(workspace)));
+        }
+    }
+    (asked, rest.cut_right(look.gap(2)).1)
 }
 
 /// Says that something is broken on purpose, where there is room for it; opens the tab that names it.

@@ -4,13 +4,13 @@
 
 use crate::panels;
 use crate::presets::slug;
-use crate::shown::Side;
+use crate::shown::{Side, Workspace};
 
 /// Something that a picture can be of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The window as it opens.
-    Window,
+    /// The whole window in a workspace.
+    Window(Workspace),
     /// The timeline, as high as the window has room for.
     Timeline,
     /// A tab, as large as the window has room for.
@@ -20,7 +20,9 @@ pub enum Part {
 impl Part {
     /// All parts with their names.
     pub fn all() -> Vec<(Self, String)> {
-        let mut parts = vec![(Self::Window, "watch".into()), (Self::Timeline, "timeline".into())];
+        let window = |workspace: Workspace| (Self::Window(workspace), slug(workspace.name()));
+        let mut parts: Vec<_> = Workspace::ALL.into_iter().map(window).collect();
+        parts.push((Self::Timeline, "timeline".into()));
         for side in [Side::Left, Side::Right] {
             let tabs = panels::of(side);
             let named = tabs.iter().enumerate();
@@ -61,7 +63,7 @@ mod tests {
     #[test]
     fn parts_are_found_by_name_and_unknown_ones_are_told_with_all_that_are_known() {
         let all = Part::named(&[]).unwrap();
-        assert_eq!(all[0], (Part::Window, "watch".into()));
+        assert_eq!(all[0], (Part::Window(Workspace::Watch), "watch".into()));
         for (part, name) in &all {
             assert_eq!(Part::named(&[name.to_uppercase()]).unwrap(), [(*part, name.clone())]);
         }

@@ -13,7 +13,7 @@ use crate::export::film;
 use crate::export::parts::Part;
 use crate::keys::Action;
 use crate::play::Mode;
-use crate::shown::Command;
+use crate::shown::{Command, Workspace};
 
 /// Which animation is made.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub fn record(take: Take, mut tell: impl FnMut(Told<'_>)) -> Result<Bytes, ShotE
     }
     let paper = Paper::default();
     let mut draw = |at: &Nanos| {
-        let wanted = Wanted { part: Part::Window, kind, size, at: Some(*at) };
+        let wanted = Wanted { part: Part::Window(Workspace::Watch), kind, size, at: Some(*at) };
         window.app_mut().drawing(&paper, wanted)
     };
     let drawings: Vec<Drawing> = film.instants.iter().map(&mut draw).collect();

@@ -1,6 +1,7 @@
 //! `--screenshot`: trains a scenario so far and writes a picture of every view.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use shardlab::trace::draw::scene::Area;
 
@@ -8,12 +9,15 @@ use crate::args::{Format, Scale, Size};
 use crate::export::drawing::Drawing;
 use crate::export::parts::{Part, file_name};
 use crate::export::{self, ExportError, moment};
+use crate::keys::Action;
 use crate::panels;
-use crate::shown::{Command, Side};
+use crate::shown::{Command, Side, Workspace};
 use crate::zones::Dividers;
 
 use super::{Headless, Painter, Run, ShotError, Told};
 
+/// How often it is asked whether something has been planned.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Frames until everything stands: the figures are written, the tabs have found their size.
 const SETTLED: usize = 3;
 
@@ -63,6 +67,12 @@ pub fn take(
     for (part, name) in parts {
         let shown = turn_to(&mut window, part);
         window.frames(SETTLED);
+        // What is planned or predicted beside the window comes when it is ready.
+        while window.app().is_busy() {
+            std::thread::sleep(LOOK_EVERY);
+            window.frames(1);
+        }
+        window.frames(SETTLED);
         for (ending, bytes) in studio.pictures(&mut window)? {
             let path = folder.join(file_name(&scenario, &name, step, ending));
             export::write(&path, &bytes)?;
@@ -108,8 +118,13 @@ struct Turned {
 fn turn_to(window: &mut Headless, part: Part) -> Turned {
     let dividers = window.app().view().dividers;
     let mut turned = Turned { dividers, maximised: None };
+    let workspace = match part {
+        Part::Window(workspace) => workspace,
+        Part::Timeline | Part::Tab(..) => Workspace::Watch,
+    };
+    window.ask(Command::Do(Action::Workspace(workspace)));
     match part {
-        Part::Window => {}
+        Part::Window(_) => {}
         Part::Timeline => window.ask(Command::Divide(Dividers { timeline: 1.0, ..dividers })),
         Part::Tab(side, tab) => {
             let app = window.app();

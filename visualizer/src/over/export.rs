@@ -10,7 +10,7 @@ use crate::board::{Board, Control, Style};
 use crate::export::film::Estimate;
 use crate::export::order::{Colours, Existing, Form, Order};
 use crate::export::parts::{Part, file_name};
-use crate::shown::Command;
+use crate::shown::{Command, Workspace};
 
 /// Height before scaling.
 pub(super) const HEIGHT: f32 = 368.0;
@@ -24,6 +24,8 @@ pub struct Offer {
     pub scenario: String,
     /// The step on the screen, 0-based; `None` before the first.
     pub step: Option<u64>,
+    /// The workspace that is open.
+    pub workspace: Workspace,
     /// Width and height of the window in points.
     pub size: (f32, f32),
     /// What an animation will be.
@@ -49,10 +51,12 @@ impl Export {
     pub(super) fn new(offer: Offer) -> Self {
         let (form, colours) = (Form::Png(2), Colours::AsShown);
         let parts = Part::all();
+        let open = Part::Window(offer.workspace);
+        let part = parts.iter().position(|(part, _)| *part == open).unwrap_or_default();
         let mut export = Self {
             offer,
             parts,
-            part: 0,
+            part,
             form,
             colours,
             path: String::new(),
@@ -159,7 +163,7 @@ impl Export {
     fn what_it_will_be(&self) -> String {
         let (width, height) = self.offer.size;
         match (self.form, &self.offer.film) {
-            (Form::Png(scale), _) if self.parts[self.part].0 == Part::Window => {
+            (Form::Png(scale), _) if matches!(self.parts[self.part].0, Part::Window(_)) => {
                 let [width, height] = [width, height].map(|side| side * f32::from(scale));
                 format!("{} {width:.0} × {height:.0}.", self.form.about())
             }

@@ -1,22 +1,33 @@
-//! The menu of a rank or a wire: what can be broken there, beside the pointer.
+//! A menu beside the pointer: what can be broken in a rank or a wire, or what one of two timelines
+//! can show.
 
 use eframe::egui::Key;
 use shardlab::trace::draw::scene::{Area, Point};
 use shardlab::trace::draw::timeline::Target;
 
 use super::Around;
+use crate::app::Half;
 use crate::board::{Board, Control, Style};
-use crate::shown::Command;
+use crate::shown::{Command, Popup};
 
 /// Height of an entry before scaling.
 const ROW: f32 = 30.0;
 /// Height of the ground around them.
 const EDGE: f32 = 24.0;
 
+/// What a menu is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// Something in a picture: what can be done to it.
+    Target(Target),
+    /// One of the two timelines that are compared: what it can show.
+    Half(Half),
+}
+
 /// The menu.
 #[derive(Debug)]
 pub(super) struct Menu {
-    target: Target,
+    subject: Subject,
     at: Point,
     chosen: usize,
 }
@@ -27,13 +38,32 @@ pub(super) fn height(entries: usize) -> f32 {
 }
 
 impl Menu {
-    pub(super) fn new(target: Target, at: Point) -> Self {
-        Self { target, at, chosen: 0 }
+    pub(super) fn new(subject: Subject, at: Point) -> Self {
+        Self { subject, at, chosen: 0 }
     }
 
-    /// What it is about.
-    pub(super) fn target(&self) -> Target {
-        self.target
+    /// What in a picture it is about.
+    pub(super) fn target(&self) -> Option<Target> {
+        match self.subject {
+            Subject::Target(target) => Some(target),
+            Subject::Half(_) => None,
+        }
+    }
+
+    /// Which one it is.
+    pub(super) fn popup(&self) -> Popup {
+        match self.subject {
+            Subject::Target(_) => Popup::Break,
+            Subject::Half(half) => Popup::Half(half),
+        }
+    }
+
+    /// Width before scaling.
+    pub(super) fn width(&self) -> f32 {
+        match self.subject {
+            Subject::Target(_) => 340.0,
+            Subject::Half(_) => 440.0,
+        }
     }
 
     /// Where it was asked for.
@@ -68,7 +98,7 @@ impl Menu {
             board.write(line.shrunk(look.gap(2), 0.0), &offer.name, Style::default());
         }
         if offers.is_empty() {
-            let text = "Nothing can be broken here yet";
+            let text = "Nothing can be done here yet";
             board.write(area, text, Style::default().ink(look.theme.faint));
         }
         asked.map(|offer| vec![Command::Close, offer.command.clone()]).unwrap_or_default()

@@ -81,20 +81,27 @@ impl Over {
         let About { saved, target, at } = about;
         Self(match popup {
             Popup::Scenarios => Kind::Scenarios(list::Scenarios::default()),
-            Popup::Split => Kind::Split(Box::new(split::Split::new(&saved.scenario))),
+            Popup::Split => {
+                Kind::Split(Box::new(split::Split::new(&saved.scenario, split::Purpose::Train)))
+            }
+            Popup::SplitOf(half) => {
+                let purpose = split::Purpose::Compare(half);
+                Kind::Split(Box::new(split::Split::new(&saved.scenario, purpose)))
+            }
             Popup::Palette => Kind::Palette(palette::Palette::default()),
             Popup::Help => Kind::Help(help::Help::default()),
             Popup::Open => Kind::Path(path::PathField::open()),
             Popup::Save => Kind::Path(path::PathField::save(saved)),
             Popup::Export => Kind::Export(Box::new(export::Export::new(offer()))),
-            Popup::Break => Kind::Menu(menu::Menu::new(target, at)),
+            Popup::Break => Kind::Menu(menu::Menu::new(menu::Subject::Target(target), at)),
+            Popup::Half(half) => Kind::Menu(menu::Menu::new(menu::Subject::Half(half), at)),
         })
     }
 
     /// What the menu is about, if it is one.
     pub fn target(&self) -> Option<Target> {
         match &self.0 {
-            Kind::Menu(menu) => Some(menu.target()),
+            Kind::Menu(menu) => menu.target(),
             _ => None,
         }
     }
@@ -103,12 +110,12 @@ impl Over {
     pub fn popup(&self) -> Popup {
         match &self.0 {
             Kind::Scenarios(_) => Popup::Scenarios,
-            Kind::Split(_) => Popup::Split,
+            Kind::Split(split) => split.popup(),
             Kind::Palette(_) => Popup::Palette,
             Kind::Help(_) => Popup::Help,
             Kind::Path(path) => path.popup(),
             Kind::Export(_) => Popup::Export,
-            Kind::Menu(_) => Popup::Break,
+            Kind::Menu(menu) => menu.popup(),
         }
     }
 
@@ -125,7 +132,7 @@ impl Over {
         around: &Around<'_>,
     ) -> Vec<Command> {
         let area = self.area(desk, around);
-        let id = Id::unique(("over", self.popup() as u8));
+        let id = Id::unique(("over", format!("{:?}", self.popup())));
         let rect = paint::rect(area);
         let shown =
             egui::Area::new(id).order(Order::Foreground).fixed_pos(rect.min).show(ctx, |ui| {
@@ -185,7 +192,7 @@ impl Over {
             Kind::Help(_) => (860.0, help::HEIGHT),
             Kind::Path(_) => (620.0, path::HEIGHT),
             Kind::Export(_) => (620.0, export::HEIGHT),
-            Kind::Menu(_) => (340.0, menu::height(around.more.len())),
+            Kind::Menu(menu) => (menu.width(), menu::height(around.more.len())),
         };
         let width = (width * scale).min(window.width - 2.0 * margin);
         let height = (height * scale).min(window.height - 2.0 * margin);

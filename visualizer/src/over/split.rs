@@ -5,13 +5,14 @@
 
 use shardlab::config::layout::ZeroStage;
 use shardlab::config::{Layout, Recompute, Scenario, ScheduleName};
-use shardlab::planner::{PlanError, Purpose, StepSpec, plan_step};
+use shardlab::planner::{self, PlanError, StepSpec, plan_step};
 use shardlab::trace::Badge;
 use shardlab::trace::draw::scene::Area;
 
+use crate::app::{Choice, Half};
 use crate::board::{Board, Control, Style};
 use crate::icon::Icon;
-use crate::shown::Command;
+use crate::shown::{Command, Popup};
 use crate::texts;
 
 /// Height before scaling.
@@ -20,9 +21,19 @@ const ROW: f32 = 38.0;
 /// More ranks than this are not trained in one window on one machine.
 const RANKS_MOST: u32 = 256;
 
+/// What a split is chosen for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To be trained.
+    Train,
+    /// To be planned, and held against another step.
+    Compare(Half),
+}
+
 /// The split that is being chosen.
 #[derive(Debug)]
 pub(super) struct Split {
+    purpose: Purpose,
     scenario: Scenario,
     before: Layout,
     refusal: Option<Refusal>,
@@ -48,11 +59,19 @@ enum Cut {
 }
 
 impl Split {
-    pub(super) fn new(scenario: &Scenario) -> Self {
-        let mut split =
-            Self { scenario: scenario.clone(), before: scenario.layout.clone(), refusal: None };
+    pub(super) fn new(scenario: &Scenario, purpose: Purpose) -> Self {
+        let (scenario, before) = (scenario.clone(), scenario.layout.clone());
+        let mut split = Self { purpose, scenario, before, refusal: None };
         split.refusal = split.refusal();
         split
+    }
+
+    /// Which popup it is.
+    pub(super) fn popup(&self) -> Popup {
+        match self.purpose {
+            Purpose::Train => Popup::Split,
+            Purpose::Compare(half) => Popup::SplitOf(half),
+        }
     }
 
     fn refusal(&self) -> Option<Refusal> {
@@ -68,7 +87,7 @@ impl Split {
                 model,
                 layout: layout.clone(),
                 training: self.scenario.training.clone(),
-                purpose: Purpose::Evaluate,
+                purpose: planner::Purpose::Evaluate,
                 device_kinds: Vec::new(),
             },
             Err(error) => return Some(Refusal { at: Cut::Whole, why: error.to_string() }),
@@ -80,7 +99,12 @@ impl Split {
     pub(super) fn show(&mut self, board: &mut Board<'_>, area: Area) -> Vec<Command> {
         let look = board.look();
         let (heading, rest) = area.cut_top(look.gap(8));
-        board.write(heading, "Split of the run", Style::sized(look.heading()));
+        let title = match self.purpose {
+            Purpose::Train => "Split of the run",
+            Purpose::Compare(Half::Upper) => "Split of what is above",
+            Purpose::Compare(Half::Lower) => "Split of what is below",
+        };
+        board.write(heading, title, Style::sized(look.heading()));
         let (foot, body) = rest.cut_bottom(look.gap(14));
         let before = self.scenario.layout.clone();
         let mut rows = Rows { rest: body, height: ROW * look.scale };
@@ -180,12 +204,23 @@ impl Split {
         }
         let button = button.shrunk(0.0, look.gap(2));
         let changed = *layout != self.before;
-        let text = if changed { "Train this split" } else { "Train again" };
-        let hint = "Starts a new run with these cuts.";
-        if board.button(button, Control::text("train split", text, hint)) {
-            return vec![Command::Train(Box::new(self.scenario.clone())), Command::Close];
+        let (text, hint) = match self.purpose {
+            Purpose::Train if changed => ("Train this split", "Starts a new run with these cuts."),
+            Purpose::Train => ("Train again", "Starts a new run with these cuts."),
+            Purpose::Compare(_) => {
+                ("Compare it", "Plans a step with these cuts and lays it out, without running it.")
+            }
+        };
+        if !board.button(button, Control::text("train split", text, hint)) {
+            return Vec::new();
         }
-        Vec::new()
+        let command = match self.purpose {
+            Purpose::Train => Command::Train(Box::new(self.scenario.clone())),
+            Purpose::Compare(half) => {
+                Command::Choose(half, Choice::Layout(Box::new(layout.clone())))
+            }
+        };
+        vec![command, Command::Close]
     }
 }
 
@@ -251,22 +286,16 @@ impl Rows {
     fn refused(&self, board: &mut Board<'_>, area: Area, why: &str) {
         let look = board.look();
         let style = Style::sized(look.small()).ink(look.theme.error);
-        let fits = |text: &str| board.width(text, look.small()) <= area.width;
-        let cut = match fits(why) {
-            true => why.len(),
-            false => {
-                let spaces = why.char_indices().filter(|(_, c)| *c == ' ').map(|(at, _)| at);
-                spaces.take_while(|at| fits(&why[..*at])).last().unwrap_or(why.len())
+        let lines = board.lines(why, look.small(), area.width);
+        let first = lines.first().map_or(0, |line| line.len());
+        let (upper, lower) = area.cut_top(area.height / 2.0);
+        match why.get(first..).unwrap_or_default().trim() {
+            "" => board.write(area, why, style),
+            second => {
+                board.write(upper, &why[..first], style);
+                board.write(lower, second, style)
             }
         };
-        let (first, second) = why.split_at(cut);
-        let (upper, lower) = area.cut_top(area.height / 2.0);
-        if second.is_empty() {
-            board.write(area, first, style);
-        } else {
-            board.write(upper, first, style);
-            board.write(lower, second.trim_start(), style);
-        }
     }
 
     /// − a number +.
@@ -336,7 +365,7 @@ mod tests {
     fn refused(change: impl Fn(&mut Layout)) -> Option<Refusal> {
         let mut scenario = presets::quickstart();
         change(&mut scenario.layout);
-        Split::new(&scenario).refusal
+        Split::new(&scenario, Purpose::Train).refusal
     }
 
     #[test]

@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use eframe::egui::{Key, Modifiers};
 use egui_kittest::kittest::Queryable as _;
-use shardlab::config::Scenario;
+use shardlab::config::{Layout, Scenario};
 use shardlab::mesh::Rank;
 use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::timeline::Target;
 use shardlab::train::driver::{Event, Facts};
 use shardlab::train::faults::Fault;
+use shardlab_visualizer::app::{Choice, Half};
 use shardlab_visualizer::broken::EXHIBITS;
 use shardlab_visualizer::keys::Action;
 use shardlab_visualizer::panels::FAULTS;
-use shardlab_visualizer::shown::{Command, Popup};
+use shardlab_visualizer::shown::{Command, Popup, Workspace};
 use shardlab_visualizer::style::{Distance, Scheme};
 
 use crate::window::{Opened, Window, eight_ranks, sixty_four_ranks};
@@ -73,6 +74,24 @@ fn faults(opened: Opened) -> Vec<String> {
         hold(&mut window, &format!("{popup:?}"));
         window.ask(Command::Close);
     }
+    window.ask(Command::Do(Action::Workspace(Workspace::Compare)));
+    hold(&mut window, "two steps compared");
+    window.ask(Command::Within(Half::Lower, Box::new(Command::Select(block))));
+    hold(&mut window, "a block in two steps");
+    for popup in [Popup::Half(Half::Upper), Popup::Half(Half::Lower), Popup::SplitOf(Half::Lower)] {
+        window.ask(Command::Toggle(popup));
+        hold(&mut window, &format!("{popup:?}"));
+        window.ask(Command::Close);
+    }
+    let layout = window.app().run().scenario().layout.clone();
+    let refused = Layout { tp: 3, ..layout };
+    window.ask(Command::Choose(Half::Upper, Choice::Layout(Box::new(refused))));
+    hold(&mut window, "a layout that is being planned");
+    while window.app().is_busy() {
+        window.frames(1);
+    }
+    hold(&mut window, "a refused layout in a comparison");
+    window.ask(Command::Do(Action::Workspace(Workspace::Watch)));
     window.ask(Command::Unfold(1));
     hold(&mut window, "an open group");
     window.ask(Command::Menu(Target::Rank(Rank(1)), None));

@@ -7,6 +7,7 @@ mod window;
 mod actions;
 mod audit;
 mod command;
+mod compare;
 mod composition;
 mod explanations;
 mod exports;

@@ -29,6 +29,16 @@ pub enum MemoryColumn {
     Hidden,
 }
 
+/// Whether roles and colours are explained below the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Legend {
+    /// A line of swatches with letters and words, where there is room for it.
+    #[default]
+    Shown,
+    /// None: another picture beside this one explains them.
+    Hidden,
+}
+
 /// What of a timeline is painted, and where.
 #[derive(Clone, Debug)]
 pub struct Frame<'a> {
@@ -52,6 +62,8 @@ pub struct Frame<'a> {
     pub badge: Badge,
     /// Whether memory is shown.
     pub memory: MemoryColumn,
+    /// Whether roles are explained.
+    pub legend: Legend,
 }
 
 impl Frame<'static> {
@@ -68,6 +80,7 @@ impl Frame<'static> {
             arrows: Arrows::Selected,
             badge,
             memory: MemoryColumn::Shown,
+            legend: Legend::Shown,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Nothing here depends on what a step did except the level of detail and which rank stands for
 //! its group: rows, columns and text lines stay where they are from step to step.
 
-use super::frame::{Frame, MemoryColumn};
+use super::frame::{Frame, Legend, MemoryColumn};
 use super::{Level, Timeline};
 use crate::mesh::Rank;
 use crate::trace::draw::scene::{Area, Point};
@@ -95,7 +95,8 @@ impl Layout {
         let unit = theme.label_size / 12.0;
         let has_memory = frame.memory == MemoryColumn::Shown && !timeline.memory.is_empty();
         let narrow = frame.area.width < 420.0 * unit;
-        let (body, legend) = match frame.area.height >= 92.0 * unit {
+        let has_legend = frame.legend == Legend::Shown && frame.area.height >= 92.0 * unit;
+        let (body, legend) = match has_legend {
             true => {
                 let (legend, body) = frame.area.cut_bottom(24.0 * unit);
                 (body, legend)

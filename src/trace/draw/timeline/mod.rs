@@ -18,7 +18,7 @@ mod stops;
 mod target;
 mod words;
 
-pub use frame::{Arrows, Frame, MemoryColumn};
+pub use frame::{Arrows, Frame, Legend, MemoryColumn};
 pub use layout::{Layout, RankLines, RowBox, RowKind};
 pub use paint::draw;
 pub use stops::{Direction, Grain};

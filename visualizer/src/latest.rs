@@ -1,0 +1,124 @@
+//! Work beside the window, one question at a time: of questions that come while it thinks only the
+//! newest is asked next. So a slider can be dragged as fast as one likes, and no frame waits.
+
+use std::io;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+use eframe::egui;
+
+/// Somebody who answers questions on a thread of their own.
+pub struct Latest<Q, A> {
+    work: fn(Q) -> A,
+    running: Option<Receiver<A>>,
+    next: Option<Q>,
+}
+
+impl<Q, A> std::fmt::Debug for Latest<Q, A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Latest").field("is_busy", &self.is_busy()).finish_non_exhaustive()
+    }
+}
+
+impl<Q, A> Latest<Q, A> {
+    /// Who answers questions in this way.
+    pub fn new(work: fn(Q) -> A) -> Self {
+        Self { work, running: None, next: None }
+    }
+
+    /// Whether an answer is still to come.
+    pub fn is_busy(&self) -> bool {
+        self.running.is_some()
+    }
+}
+
+impl<Q: Send + 'static, A: Send + 'static> Latest<Q, A> {
+    /// Asks; the window is woken when there is an answer.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn ask(&mut self, ctx: &egui::Context, question: Q) -> io::Result<()> {
+        if self.running.is_some() {
+            self.next = Some(question);
+            return Ok(());
+        }
+        let (sender, receiver) = channel();
+        let (ctx, work) = (ctx.clone(), self.work);
+        let answer = move || {
+            // Nobody listens any more where the window has been closed.
+            sender.send(work(question)).ok();
+            ctx.request_repaint();
+        };
+        std::thread::Builder::new().name("answers".into()).spawn(answer)?;
+        self.running = Some(receiver);
+        Ok(())
+    }
+
+    /// An answer, if there is a new one; what waits is asked then. `None` of a question that could
+    /// not be answered.
+    ///
+    /// # Errors
+    /// If the system gives no thread for the question that waits.
+    pub fn answer(&mut self, ctx: &egui::Context) -> io::Result<Option<A>> {
+        let Some(running) = &self.running else { return Ok(None) };
+        let answer = match running.try_recv() {
+            Ok(answer) => Some(answer),
+            Err(TryRecvError::Empty) => return Ok(None),
+            Err(TryRecvError::Disconnected) => None,
+        };
+        self.running = None;
+        if let Some(question) = self.next.take() {
+            self.ask(ctx, question)?;
+        }
+        Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Barrier};
+    use std::time::Duration;
+
+    /// Waits until the question may be answered.
+    fn patiently((number, gate): (u32, Arc<Barrier>)) -> u32 {
+        gate.wait();
+        number
+    }
+
+    #[test]
+    fn of_questions_that_come_meanwhile_only_the_newest_is_asked() {
+        let ctx = egui::Context::default();
+        let gate = Arc::new(Barrier::new(2));
+        let mut latest = Latest::new(patiently);
+        for number in 1..=9 {
+            latest.ask(&ctx, (number, Arc::clone(&gate))).unwrap();
+        }
+        assert!(latest.answer(&ctx).unwrap().is_none());
+        let mut answers = Vec::new();
+        while latest.is_busy() {
+            gate.wait();
+            let answer = loop {
+                match latest.answer(&ctx).unwrap() {
+                    Some(answer) => break answer,
+                    None => std::thread::sleep(Duration::from_millis(1)),
+                }
+            };
+            answers.push(answer);
+        }
+        assert_eq!(answers, [1, 9]);
+    }
+
+    #[test]
+    fn a_question_that_fails_does_not_keep_the_next_one_from_its_answer() {
+        let ctx = egui::Context::default();
+        let mut latest = Latest::new(|number: u32| 6 / number);
+        for number in [0, 3] {
+            latest.ask(&ctx, number).unwrap();
+        }
+        let mut answer = None;
+        while latest.is_busy() && answer.is_none() {
+            answer = latest.answer(&ctx).unwrap();
+        }
+        assert_eq!(answer, Some(2));
+    }
+}
