@@ -78,6 +78,11 @@ impl RankMemory {
 pub struct ByRole([Bytes; Role::ALL.len()]);
 
 impl ByRole {
+    /// Numbers of bytes in the order of [`Role::ALL`].
+    pub const fn new(bytes: [Bytes; Role::ALL.len()]) -> Self {
+        Self(bytes)
+    }
+
     /// The sum of all roles.
     pub fn total(&self) -> Bytes {
         self.0.iter().copied().sum()

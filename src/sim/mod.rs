@@ -8,6 +8,7 @@ pub mod cost;
 pub mod pieces;
 mod predicted;
 mod workers;
+pub mod textbook;
 
 pub use predicted::{Ordered, Whatif};
 pub use workers::{Work, Workers, lay_out_on};

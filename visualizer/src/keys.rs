@@ -87,6 +87,10 @@ pub enum Action {
     Swap,
     /// Keeps the shown step, to be compared.
     Pin,
+    /// Trains here what is planned.
+    TrainPlan,
+    /// Opens a schedule file.
+    OpenSchedule,
     /// Opens the window of the split.
     Split,
     /// Opens a scenario file.
@@ -216,11 +220,14 @@ pub const BINDINGS: &[Binding] = bindings![
     Action::OpenFailed, "Open the block that failed", Once, [place(Key::O)];
     Action::Workspace(Workspace::Watch), "Watch the run", Once, [meaning(NONE, Key::F2)];
     Action::Workspace(Workspace::Compare), "Compare two steps", Once, [meaning(NONE, Key::F3)];
+    Action::Workspace(Workspace::Plan), "Plan a cluster", Once, [meaning(NONE, Key::F4)];
     Action::Choose(Half::Upper), "Compare: choose what is above", Once, [place(Key::Q)];
     Action::Choose(Half::Lower), "Compare: choose what is below", Once, [place(Key::E)];
     Action::Swap, "Compare: change above and below", Once, [place(Key::T)];
     Action::Pin, "Pin the shown step, to compare with it", Once, [place(Key::H)];
+    Action::TrainPlan, "Plan: run it for real", Once, [place(Key::R)];
     Action::Split, "Change the split", Once, [place(Key::C)];
+    Action::OpenSchedule, "Open a schedule (CSV)", Once, [place(Key::J)];
     Action::Open, "Open a scenario", Once, [meaning(Modifiers::COMMAND, Key::O)];
     Action::Save, "Save the scenario", Once, [meaning(Modifiers::COMMAND, Key::S)];
     Action::Export, "Export a picture, a table or a trace", Once,

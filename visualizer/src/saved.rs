@@ -227,7 +227,7 @@ mod tests {
     fn full() -> Saved {
         let span = |start, end| Some(Span { start: Nanos(start), end: Nanos(end) });
         let view = View {
-            workspace: Workspace::Compare,
+            workspace: Workspace::Plan,
             scheme: Scheme::Dark,
             distance: Distance::Room,
             left_tab: 0,

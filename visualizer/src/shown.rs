@@ -4,6 +4,7 @@
 //! playhead and one selection are the same everywhere, in the same frame.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use shardlab::config::Scenario;
@@ -19,7 +20,7 @@ use shardlab::train::driver::Facts;
 use shardlab::train::faults::Fault;
 use shardlab::units::Nanos;
 
-use crate::app::{Choice, Half};
+use crate::app::{Choice, Control, Half};
 use crate::broken::{Broken, Under};
 use crate::export::order::Order;
 use crate::keys::Action;
@@ -72,17 +73,20 @@ pub enum Workspace {
     Watch,
     /// Two steps, one above the other.
     Compare,
+    /// A step on a cluster that one does not have.
+    Plan,
 }
 
 impl Workspace {
     /// All of them, from left to right.
-    pub const ALL: [Self; 2] = [Self::Watch, Self::Compare];
+    pub const ALL: [Self; 3] = [Self::Watch, Self::Compare, Self::Plan];
 
     /// What stands on its tab.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Watch => "Watch",
             Self::Compare => "Compare",
+            Self::Plan => "Plan",
         }
     }
 
@@ -91,6 +95,7 @@ impl Workspace {
         match self {
             Self::Watch => "The run, step by step (F2).",
             Self::Compare => "Two steps on one time scale, and their difference (F3).",
+            Self::Plan => "A step on a cluster that one does not have, predicted (F4).",
         }
     }
 }
@@ -225,6 +230,14 @@ pub enum Command {
     Within(Half, Box<Self>),
     /// Something else in one of them.
     Choose(Half, Choice),
+    /// What was asked for in the predicted timeline.
+    Foreseen(Box<Self>),
+    /// A control of Plan that keys change from now on.
+    Control(Control),
+    /// Another setting of a control of Plan.
+    Wish(Control, usize),
+    /// A schedule from a file: checked and explained.
+    OpenSchedule(PathBuf),
 }
 
 /// A side of the lower band.
@@ -259,4 +272,8 @@ pub enum Popup {
     Half(Half),
     /// A layout for one of them.
     SplitOf(Half),
+    /// The path of a schedule to open.
+    OpenSchedule,
+    /// A schedule that was opened.
+    Schedule,
 }

@@ -144,6 +144,8 @@ pub(super) fn changes_of(over: &Over, shared: &Shared<'_>) -> Vec<Change> {
         | Popup::Save
         | Popup::Export
         | Popup::Half(_)
+        | Popup::OpenSchedule
+        | Popup::Schedule
         | Popup::SplitOf(_) => Vec::new(),
     }
 }

@@ -67,6 +67,10 @@ impl App {
         if self.compare.listen(ctx) {
             self.reshape();
         }
+        if self.view.workspace == Workspace::Plan {
+            let trained = self.broken.whole().unwrap_or(self.run.scenario());
+            self.planning.follow(ctx, trained);
+        }
         self.open_dropped(ctx);
         let (now, last_input) = ctx.input(|input| {
             let any = !input.events.is_empty() || input.pointer.is_moving();
@@ -127,6 +131,7 @@ impl App {
         let held = self.over.is_none() && ctx.input(|input| input.key_down(Key::X));
         self.sight.arrows = if held { Arrows::All } else { Arrows::Selected };
         self.compare.arrows(self.sight.arrows);
+        self.planning.arrows(self.sight.arrows);
         let window = paint::area(ctx.content_rect());
         self.zones = Zones::of(window, self.view.dividers, self.desk.look.scale);
         let commands = self.parts(ui, window);
@@ -164,6 +169,9 @@ impl App {
                 let drawn = self.compare.show(ui, desk, around, (&shared, &self.keys));
                 commands.extend(drawn);
             }
+            Workspace::Plan => {
+                commands.extend(self.planning.show(ui, desk, around, &self.keys));
+            }
         }
         part(ui, desk, ("transport", zones.transport), |board, area| {
             commands.extend(transport::show(board, area, &shared, &self.keys));
@@ -191,6 +199,11 @@ impl App {
                 pointed_at: self.compare.pointed_at(),
                 chosen: self.compare.chosen(),
                 idle: self.compare.sentence(run),
+            }),
+            Workspace::Plan => Some(About {
+                pointed_at: self.planning.pointed_at(),
+                chosen: self.planning.chosen(),
+                idle: self.planning.sentence(),
             }),
         };
         let said = explain::said(&shared, hint.as_deref(), self.notice.as_deref(), about.as_ref());

@@ -7,7 +7,8 @@ use shardlab::trace::bubble::Bubble;
 use shardlab::trace::draw::scene::{Area, Point};
 use shardlab::units::Bytes;
 
-use crate::board::{Board, Style};
+use super::tile;
+use crate::board::Board;
 use crate::run::Run;
 use crate::shown::{Command, Popup};
 use crate::texts;
@@ -78,7 +79,16 @@ impl Figures {
             if board.interact(place, control).clicked() && tile.badge == Some(Badge::Replayed) {
                 commands.push(Command::Toggle(Popup::Split));
             }
-            tile.show(board, place);
+            let origin = tile.badge.map_or(String::new(), |badge| badge.word().to_owned());
+            let shown = tile::Tile {
+                name: tile.name.to_owned(),
+                origin,
+                figure: tile.figure.clone(),
+                widest: tile.widest,
+                remark: tile.remark.clone(),
+                is_wrong: false,
+            };
+            shown.show(board, place, look.figure());
             if index > 0 {
                 let (x, inset) = (place.left, look.gap(3));
                 board.rule(
@@ -90,28 +100,6 @@ impl Figures {
         let y = area.bottom();
         board.rule(Point { x: area.left, y }, Point { x: area.right(), y });
         commands
-    }
-}
-
-impl Tile {
-    fn show(&self, board: &mut Board<'_>, area: Area) {
-        let look = board.look();
-        let faint = look.theme.faint;
-        let inner = area.shrunk(look.gap(4), look.gap(1));
-        let (heading, below) = inner.cut_top((look.small() * 1.3).ceil());
-        let name = board.write(heading, self.name, Style::sized(look.small()).ink(faint));
-        if let (Some(badge), Some(name)) = (self.badge, name) {
-            let (_, right) = heading.cut_left(name.width + look.gap(2));
-            board.badge(right, badge);
-        }
-        let written = board.write(below, &self.figure, Style::sized(look.figure()));
-        if let Some(written) = written {
-            let width = board.width(self.widest, look.figure()).max(written.width);
-            let (_, right) = below.cut_left(width.ceil() + look.gap(2));
-            // On the base line of the figure.
-            let (_, low) = right.cut_top((right.height - look.body() * 1.5).max(0.0));
-            board.write(low, &self.remark, Style::sized(look.small()).ink(faint));
-        }
     }
 }
 

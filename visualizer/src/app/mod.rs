@@ -15,6 +15,8 @@ mod figures;
 mod obey;
 mod pace;
 mod picture;
+mod plan;
+mod tile;
 mod timeline;
 mod top_bar;
 mod transport;
@@ -23,6 +25,7 @@ mod window;
 
 pub use compare::{Choice, Compare, Compared, Difference, Half, Held};
 pub use picture::{Paper, Wanted};
+pub use plan::{Control, Foreseen, Planning, Refusal, Wish};
 pub use top_bar::Anchors;
 
 use std::path::PathBuf;
@@ -108,6 +111,7 @@ pub struct App {
     figures: Figures,
     timeline: TimelinePart,
     compare: Compare,
+    planning: Planning,
     left: Vec<Box<dyn Panel>>,
     right: Vec<Box<dyn Panel>>,
     maximised: Option<Side>,
@@ -160,6 +164,7 @@ impl App {
             figures: Figures::default(),
             timeline: TimelinePart::default(),
             compare: Compare::default(),
+            planning: Planning::default(),
             left: panels::left(),
             right: panels::right(),
             maximised: None,
@@ -247,9 +252,14 @@ impl App {
         &self.compare
     }
 
+    /// What is planned.
+    pub fn planned(&self) -> &Planning {
+        &self.planning
+    }
+
     /// Whether something is under way beside the window whose outcome will be shown.
     pub fn is_busy(&self) -> bool {
-        self.compare.is_busy()
+        self.compare.is_busy() || self.planning.is_busy()
     }
 
     /// What lies over the window.
@@ -321,6 +331,11 @@ impl App {
     fn open_dropped(&mut self, ctx: &egui::Context) {
         let dropped = ctx.input_mut(|input| std::mem::take(&mut input.raw.dropped_files));
         let Some(file) = dropped.first() else { return };
+        if file.path().extension().is_some_and(|end| end.eq_ignore_ascii_case("csv")) {
+            let path = file.path().to_owned();
+            self.obey(ctx, Command::OpenSchedule(path));
+            return;
+        }
         match Saved::read(file.path()) {
             Ok((saved, left_out)) => self.open(ctx, saved, &left_out),
             Err(why) => self.notice = Some(why.replace('\n', "; ")),

@@ -1,12 +1,14 @@
 //! What each command does: the only place that changes the state of the app.
 
+use std::sync::Arc;
+
 use eframe::egui;
 use egui::ViewportCommand;
 use shardlab::config::Scenario;
 use shardlab::mesh::Rank;
-use shardlab::trace::Trace;
 use shardlab::trace::draw::theme::Kind;
 use shardlab::trace::draw::timeline::{self, Level, Target};
+use shardlab::trace::{Span, Trace};
 use shardlab::units::Nanos;
 
 use super::{App, Held, begin, kind, other, window};
@@ -59,7 +61,18 @@ impl App {
                     self.obey(ctx, command);
                 }
             }
+            Command::Foreseen(command) => {
+                if let Some(command) = self.planning.obey(*command) {
+                    self.obey(ctx, command);
+                }
+            }
+            Command::Control(control) => self.planning.choose(control),
+            Command::Wish(control, setting) => self.planning.set(control, setting),
+            Command::OpenSchedule(path) => {
+                self.over = Some(Over::schedule(&path, self.scenario()));
+            }
             Command::Choose(half, choice) => {
+                self.turn_to(Workspace::Compare);
                 let shown = (&self.run, self.step.as_ref());
                 self.compare.choose(ctx, (half, choice), shown);
                 self.reshape();
@@ -132,6 +145,8 @@ impl App {
                 self.compare.swap();
             }
             Action::Pin => self.pin(),
+            Action::TrainPlan => self.train_plan(ctx),
+            Action::OpenSchedule => self.toggle(Popup::OpenSchedule),
             Action::Split => self.toggle(Popup::Split),
             Action::Open => self.toggle(Popup::Open),
             Action::Save => self.toggle(Popup::Save),
@@ -185,6 +200,7 @@ impl App {
         self.run.follow(left);
         self.play.clear();
         self.compare.clear();
+        self.planning.forget_run();
         self.step = None;
         self.axis = super::SteadyAxis::default();
         self.figures.clear();
@@ -225,7 +241,7 @@ impl App {
     /// What playback must know of a step in this workspace.
     fn on_screen(&self, step: &Step) -> OnScreen {
         let compared = match self.view.workspace {
-            Workspace::Watch => None,
+            Workspace::Watch | Workspace::Plan => None,
             Workspace::Compare => self.compare.on_screen(step.number()),
         };
         compared.unwrap_or_else(|| step.on_screen())
@@ -259,17 +275,49 @@ impl App {
 
     /// Keeps the shown step, to be held against others.
     fn pin(&mut self) {
+        if self.view.workspace == Workspace::Plan {
+            let Some(foreseen) = self.planning.foreseen() else {
+                self.notice = Some("No step is predicted yet, so there is nothing to pin.".into());
+                return;
+            };
+            let text =
+                format!("Pinned: {}. Compare can hold others against it.", foreseen.held.name);
+            self.compare.pin(Arc::clone(&foreseen.held));
+            self.notice = Some(text);
+            return;
+        }
         let Some(step) = &self.step else {
             self.notice = Some("No step has ended yet, so there is nothing to pin.".into());
             return;
         };
-        self.compare.pin(Held::pinned(step));
+        self.compare.pin(Arc::new(Held::pinned(step)));
         let number = step.number() + 1;
         self.notice =
             Some(format!("Step {number} is pinned: Compare can hold any other one against it."));
     }
 
+    /// Trains the cut that is planned, here.
+    fn train_plan(&mut self, ctx: &egui::Context) {
+        match self.planning.here() {
+            Ok(scenario) => {
+                let scenario = scenario.clone();
+                self.turn_to(Workspace::Watch);
+                self.train(ctx, scenario);
+            }
+            Err(why) => self.notice = Some(format!("{why}.")),
+        }
+    }
+
     fn step_by(&mut self, grain: Grain, direction: Direction) {
+        if self.view.workspace == Workspace::Plan {
+            let settings = match grain {
+                Grain::Block | Grain::Instruction => 1,
+                Grain::Microbatch => 3,
+                Grain::Step => usize::from(u8::MAX),
+            };
+            self.planning.turn(settings, direction);
+            return;
+        }
         let steps = self.run.steps();
         let fine = match grain {
             Grain::Block => timeline::Grain::Block,
@@ -337,6 +385,7 @@ impl App {
             (Some(_), _) => None,
             (None, Workspace::Watch) => self.sight.marked.or_else(chosen),
             (None, Workspace::Compare) => self.compare.section(),
+            (None, Workspace::Plan) => self.planning.section(),
         };
         if section.is_none() && self.play.section().is_none() {
             self.notice =
@@ -346,36 +395,57 @@ impl App {
     }
 
     fn look_at(&mut self, action: Action) {
-        let compares = self.view.workspace == Workspace::Compare;
-        let (end, seen, under_pointer) = match compares {
-            true => (self.compare.end(), self.compare.seen(), self.compare.under_pointer()),
-            false => (self.axis.axis().end, self.sight.window, self.timeline.under_pointer()),
-        };
-        let all = shardlab::trace::Span { start: Nanos(0), end };
+        let Looked { end, seen, under_pointer, section } = self.looked();
+        let all = Span { start: Nanos(0), end };
         let view = seen.unwrap_or(all);
         let at = under_pointer.unwrap_or(self.play.playhead());
-        let chosen = || {
-            let step = self.step.as_ref()?;
-            let span = self.sight.selection.and_then(|target| step.timeline.span(&target));
-            self.sight.marked.or(span.map(|(_, span)| span))
-        };
         let next = match action {
             Action::Zoom(direction) => window::zoom_key(view, direction, at, end),
             Action::Pan(direction) => window::pan_key(view, direction, end),
-            Action::FitSelection => {
-                let chosen = if compares { self.compare.section() } else { chosen() };
-                chosen.map_or(seen, |span| window::around(span, end))
-            }
+            Action::FitSelection => section.map_or(seen, |span| window::around(span, end)),
             _ => {
-                if compares {
-                    self.compare.shrink()
-                } else {
-                    self.axis.shrink()
+                match self.view.workspace {
+                    Workspace::Watch => self.axis.shrink(),
+                    Workspace::Compare => self.compare.shrink(),
+                    Workspace::Plan => self.planning.shrink(),
                 }
                 None
             }
         };
-        if compares { self.compare.see(next) } else { self.sight.window = next }
+        match self.view.workspace {
+            Workspace::Watch => self.sight.window = next,
+            Workspace::Compare => self.compare.see(next),
+            Workspace::Plan => self.planning.see(next),
+        }
+    }
+
+    /// What of its time the workspace shows.
+    fn looked(&self) -> Looked {
+        match self.view.workspace {
+            Workspace::Watch => {
+                let span = self.step.as_ref().and_then(|step| {
+                    self.sight.selection.and_then(|target| step.timeline.span(&target))
+                });
+                Looked {
+                    end: self.axis.axis().end,
+                    seen: self.sight.window,
+                    under_pointer: self.timeline.under_pointer(),
+                    section: self.sight.marked.or(span.map(|(_, span)| span)),
+                }
+            }
+            Workspace::Compare => Looked {
+                end: self.compare.end(),
+                seen: self.compare.seen(),
+                under_pointer: self.compare.under_pointer(),
+                section: self.compare.section(),
+            },
+            Workspace::Plan => Looked {
+                end: self.planning.end(),
+                seen: self.planning.sight().window,
+                under_pointer: self.planning.under_pointer(),
+                section: self.planning.section(),
+            },
+        }
     }
 
     /// The rank that is spoken of: of the selection, else the first.
@@ -393,6 +463,10 @@ impl App {
 
     /// Selects what a rank does at the playhead; in the row below or above the selected one.
     fn select_row(&mut self, direction: Direction) {
+        if self.view.workspace == Workspace::Plan {
+            self.planning.choose_next(direction);
+            return;
+        }
         if self.view.workspace == Workspace::Compare {
             self.compare.select_row(direction, self.play.playhead());
             return;
@@ -439,6 +513,8 @@ impl App {
             ctx.memory_mut(|memory| memory.surrender_focus(focused));
         } else if self.view.workspace == Workspace::Compare {
             self.compare.escape();
+        } else if self.view.workspace == Workspace::Plan {
+            self.planning.escape();
         } else if self.sight.marked.is_some() {
             self.sight.marked = None;
         } else if self.sight.selection.is_some() {
@@ -464,6 +540,9 @@ impl App {
 
     /// The picture in words.
     fn description(&self) -> Option<String> {
+        if self.view.workspace == Workspace::Plan {
+            return self.planning.description();
+        }
         let step = self.step.as_ref()?;
         if self.view.workspace == Workspace::Compare {
             let step = &self.compare.difference()?.rows()[0];
@@ -477,4 +556,16 @@ impl App {
             step.timeline.duration(step.timeline.end()),
         ))
     }
+}
+
+/// What of its time a workspace shows.
+struct Looked {
+    /// Where the time axis ends.
+    end: Nanos,
+    /// The part that is in sight; `None`: all.
+    seen: Option<Span>,
+    /// The instant under the pointer.
+    under_pointer: Option<Nanos>,
+    /// What is marked or chosen.
+    section: Option<Span>,
 }

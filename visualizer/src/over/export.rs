@@ -257,7 +257,8 @@ mod tests {
 
     fn dialogue() -> Export {
         let scenario = "Shakespeare, small".to_owned();
-        Export::new(Offer { scenario, step: Some(23), size: (1280.0, 800.0), film: None })
+        let (workspace, size) = (Workspace::Watch, (1280.0, 800.0));
+        Export::new(Offer { scenario, step: Some(23), workspace, size, film: None })
     }
 
     #[test]

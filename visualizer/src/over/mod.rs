@@ -10,12 +10,16 @@ mod list;
 mod menu;
 mod palette;
 mod path;
+mod schedule;
 mod split;
 
 pub use export::Offer;
 
+use std::path::Path;
+
 use eframe::egui;
 use egui::{Id, Order, Sense};
+use shardlab::config::Scenario;
 use shardlab::trace::draw::scene::{Area, Point, Shape};
 use shardlab::trace::draw::timeline::Target;
 
@@ -47,6 +51,8 @@ enum Kind {
     Export(Box<export::Export>),
     /// What can be done to something in a picture.
     Menu(menu::Menu),
+    /// A schedule from a file.
+    Schedule(Box<schedule::Sheet>),
 }
 
 /// What a popup is drawn with.
@@ -90,12 +96,19 @@ impl Over {
             }
             Popup::Palette => Kind::Palette(palette::Palette::default()),
             Popup::Help => Kind::Help(help::Help::default()),
+            // It is opened with its file, by `Over::schedule`; by itself it asks for one.
+            Popup::OpenSchedule | Popup::Schedule => Kind::Path(path::PathField::schedule()),
             Popup::Open => Kind::Path(path::PathField::open()),
             Popup::Save => Kind::Path(path::PathField::save(saved)),
             Popup::Export => Kind::Export(Box::new(export::Export::new(offer()))),
             Popup::Break => Kind::Menu(menu::Menu::new(menu::Subject::Target(target), at)),
             Popup::Half(half) => Kind::Menu(menu::Menu::new(menu::Subject::Half(half), at)),
         })
+    }
+
+    /// Opens a schedule file, for the model that a scenario trains.
+    pub fn schedule(path: &Path, scenario: &Scenario) -> Self {
+        Self(Kind::Schedule(Box::new(schedule::Sheet::open(path, scenario))))
     }
 
     /// What the menu is about, if it is one.
@@ -116,6 +129,7 @@ impl Over {
             Kind::Path(path) => path.popup(),
             Kind::Export(_) => Popup::Export,
             Kind::Menu(menu) => menu.popup(),
+            Kind::Schedule(_) => Popup::Schedule,
         }
     }
 
@@ -153,6 +167,7 @@ impl Over {
                     Kind::Path(path) => path.show(&mut board, inner),
                     Kind::Export(export) => export.show(&mut board, inner),
                     Kind::Menu(menu) => menu.show(&mut board, inner, around),
+                    Kind::Schedule(sheet) => sheet.show(&mut board, inner),
                 };
                 board.finish();
                 ui.allocate_rect(rect, Sense::hover());
@@ -175,7 +190,11 @@ impl Over {
             Kind::Scenarios(_) => around.anchors.scenario,
             Kind::Split(_) => around.anchors.split,
             Kind::Help(_) => around.anchors.help,
-            Kind::Palette(_) | Kind::Path(_) | Kind::Export(_) | Kind::Menu(_) => return false,
+            Kind::Palette(_)
+            | Kind::Path(_)
+            | Kind::Export(_)
+            | Kind::Menu(_)
+            | Kind::Schedule(_) => return false,
         };
         let at = ctx.input(|input| input.pointer.interact_pos());
         at.is_some_and(|at| paint::rect(button).contains(at))
@@ -192,6 +211,7 @@ impl Over {
             Kind::Help(_) => (860.0, help::HEIGHT),
             Kind::Path(_) => (620.0, path::HEIGHT),
             Kind::Export(_) => (620.0, export::HEIGHT),
+            Kind::Schedule(_) => (760.0, schedule::HEIGHT),
             Kind::Menu(menu) => (menu.width(), menu::height(around.more.len())),
         };
         let width = (width * scale).min(window.width - 2.0 * margin);
@@ -200,9 +220,11 @@ impl Over {
             Kind::Scenarios(_) => (around.anchors.scenario.left, around.anchors.scenario.bottom()),
             Kind::Split(_) => (around.anchors.split.left, around.anchors.split.bottom()),
             Kind::Menu(menu) => (menu.at().x, menu.at().y),
-            Kind::Palette(_) | Kind::Help(_) | Kind::Path(_) | Kind::Export(_) => {
-                ((window.width - width) / 2.0, (window.height - height) / 4.0)
-            }
+            Kind::Palette(_)
+            | Kind::Help(_)
+            | Kind::Path(_)
+            | Kind::Export(_)
+            | Kind::Schedule(_) => ((window.width - width) / 2.0, (window.height - height) / 4.0),
         };
         let left = left.min(window.right() - width - margin).max(margin).round();
         let top = (top + look.gap(1)).min(window.bottom() - height - margin).max(margin).round();

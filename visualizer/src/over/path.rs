@@ -1,4 +1,4 @@
-//! A path: to open a scenario file or to save one to.
+//! A path: of a scenario or a schedule to open, or of a scenario to save.
 //!
 //! Asks the system's file dialogue as well, on a thread of its own; where there is none, the text
 //! field does the same.
@@ -31,17 +31,21 @@ pub(super) struct PathField {
 enum Purpose {
     Open,
     Save(Box<Saved>),
+    Schedule,
 }
 
 impl PathField {
     pub(super) fn open() -> Self {
-        Self {
-            text: String::new(),
-            purpose: Purpose::Open,
-            error: None,
-            refused: None,
-            dialogue: Dialogue::default(),
-        }
+        Self::empty(Purpose::Open)
+    }
+
+    pub(super) fn schedule() -> Self {
+        Self::empty(Purpose::Schedule)
+    }
+
+    fn empty(purpose: Purpose) -> Self {
+        let dialogue = Dialogue::default();
+        Self { text: String::new(), purpose, error: None, refused: None, dialogue }
     }
 
     pub(super) fn save(saved: Saved) -> Self {
@@ -59,6 +63,7 @@ impl PathField {
         match self.purpose {
             Purpose::Open => Popup::Open,
             Purpose::Save(_) => Popup::Save,
+            Purpose::Schedule => Popup::OpenSchedule,
         }
     }
 
@@ -66,13 +71,18 @@ impl PathField {
         let look = board.look();
         let (title, what) = match self.purpose {
             Purpose::Open => ("Open a scenario", "Open"),
+            Purpose::Schedule => ("Open a schedule", "Open"),
             Purpose::Save(_) if self.refused.is_some() => ("Save the scenario", "Replace"),
             Purpose::Save(_) => ("Save the scenario", "Save"),
         };
         let (heading, rest) = area.cut_top(look.gap(7));
         board.write(heading, title, Style::sized(look.heading()));
         let (field, rest) = rest.cut_top(look.gap(9));
-        let changed = board.field(field, "path", &mut self.text, "Path of a TOML file");
+        let empty = match self.purpose {
+            Purpose::Open | Purpose::Save(_) => "Path of a TOML file",
+            Purpose::Schedule => "Path of a CSV file with cells like 0F0, one row a position",
+        };
+        let changed = board.field(field, "path", &mut self.text, empty);
         if changed {
             (self.error, self.refused) = (None, None);
         }
@@ -100,11 +110,15 @@ impl PathField {
 
     fn browse(&mut self, ctx: &egui::Context) {
         let saves = match &self.purpose {
-            Purpose::Open => None,
+            Purpose::Open | Purpose::Schedule => None,
             Purpose::Save(_) => Some(self.text.clone()),
         };
+        let (kind, ending) = match &self.purpose {
+            Purpose::Open | Purpose::Save(_) => ("Scenario", "toml"),
+            Purpose::Schedule => ("Schedule", "csv"),
+        };
         let ask = move || {
-            let dialogue = rfd::FileDialog::new().add_filter("Scenario", &["toml"]);
+            let dialogue = rfd::FileDialog::new().add_filter(kind, &[ending]);
             match saves {
                 None => dialogue.pick_file(),
                 Some(name) => dialogue.set_file_name(name).save_file(),
@@ -147,6 +161,7 @@ impl PathField {
                     Vec::new()
                 }
             },
+            Purpose::Schedule => vec![Command::OpenSchedule(path.to_owned())],
             Purpose::Save(_) if path.exists() && self.refused.as_deref() != Some(path) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 self.error = Some(format!("{name} is there already. Replace it?"));

@@ -11,7 +11,7 @@ use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::timeline::Target;
 use shardlab::train::driver::{Event, Facts};
 use shardlab::train::faults::Fault;
-use shardlab_visualizer::app::{Choice, Half};
+use shardlab_visualizer::app::{Choice, Control, Half};
 use shardlab_visualizer::broken::EXHIBITS;
 use shardlab_visualizer::keys::Action;
 use shardlab_visualizer::panels::FAULTS;
@@ -67,31 +67,23 @@ fn faults(opened: Opened) -> Vec<String> {
         }
         window.ask(Command::Do(Action::Escape));
     }
-    let popups =
-        [Popup::Scenarios, Popup::Split, Popup::Palette, Popup::Help, Popup::Open, Popup::Save];
+    let popups = [
+        Popup::Scenarios,
+        Popup::Split,
+        Popup::Palette,
+        Popup::Help,
+        Popup::Open,
+        Popup::Save,
+        Popup::OpenSchedule,
+    ];
     for popup in popups {
         window.ask(Command::Toggle(popup));
         hold(&mut window, &format!("{popup:?}"));
         window.ask(Command::Close);
     }
-    window.ask(Command::Do(Action::Workspace(Workspace::Compare)));
-    hold(&mut window, "two steps compared");
-    window.ask(Command::Within(Half::Lower, Box::new(Command::Select(block))));
-    hold(&mut window, "a block in two steps");
-    for popup in [Popup::Half(Half::Upper), Popup::Half(Half::Lower), Popup::SplitOf(Half::Lower)] {
-        window.ask(Command::Toggle(popup));
-        hold(&mut window, &format!("{popup:?}"));
-        window.ask(Command::Close);
-    }
-    let layout = window.app().run().scenario().layout.clone();
-    let refused = Layout { tp: 3, ..layout };
-    window.ask(Command::Choose(Half::Upper, Choice::Layout(Box::new(refused))));
-    hold(&mut window, "a layout that is being planned");
-    while window.app().is_busy() {
-        window.frames(1);
-    }
-    hold(&mut window, "a refused layout in a comparison");
-    window.ask(Command::Do(Action::Workspace(Workspace::Watch)));
+    compare(&mut window, block, &mut hold);
+    plan(&mut window, &mut hold);
+    schedules(&mut window, &mut hold);
     window.ask(Command::Unfold(1));
     hold(&mut window, "an open group");
     window.ask(Command::Menu(Target::Rank(Rank(1)), None));
@@ -110,6 +102,57 @@ fn faults(opened: Opened) -> Vec<String> {
     break_slowly(&mut window);
     hold(&mut window, "a slow rank");
     faults
+}
+
+/// Compare: two steps, what can be chosen, what is refused.
+fn compare(window: &mut Window, block: Option<Target>, hold: &mut impl FnMut(&mut Window, &str)) {
+    window.ask(Command::Do(Action::Workspace(Workspace::Compare)));
+    hold(window, "two steps compared");
+    window.ask(Command::Within(Half::Lower, Box::new(Command::Select(block))));
+    hold(window, "a block in two steps");
+    for popup in [Popup::Half(Half::Upper), Popup::Half(Half::Lower), Popup::SplitOf(Half::Lower)] {
+        window.ask(Command::Toggle(popup));
+        hold(window, &format!("{popup:?}"));
+        window.ask(Command::Close);
+    }
+    let layout = window.app().run().scenario().layout.clone();
+    let refused = Layout { tp: 3, ..layout };
+    window.ask(Command::Choose(Half::Upper, Choice::Layout(Box::new(refused))));
+    hold(window, "a layout that is being planned");
+    while window.app().is_busy() {
+        window.frames(1);
+    }
+    hold(window, "a refused layout in a comparison");
+}
+
+/// Plan: what is predicted, and what cannot be.
+fn plan(window: &mut Window, hold: &mut impl FnMut(&mut Window, &str)) {
+    window.ask(Command::Do(Action::Workspace(Workspace::Plan)));
+    hold(window, "a step that is being predicted");
+    while window.app().is_busy() {
+        window.frames(1);
+    }
+    hold(window, "a predicted step");
+    window.ask(Command::Foreseen(Box::new(Command::Select(Some(Target::Position(1))))));
+    hold(window, "a stage of a predicted step");
+    for (control, setting) in [(Control::Tensor, 2), (Control::Chunks, 1), (Control::Pipeline, 13)]
+    {
+        window.ask(Command::Wish(control, setting));
+        hold(window, &format!("{control:?} that cannot be"));
+    }
+    window.ask(Command::Do(Action::Workspace(Workspace::Watch)));
+}
+
+/// Schedules from files.
+fn schedules(window: &mut Window, hold: &mut impl FnMut(&mut Window, &str)) {
+    for (name, text) in [("good", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"), ("bad", "0F0,x\n1B0\n")] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("schedule.csv");
+        std::fs::write(&path, text).unwrap();
+        window.ask(Command::OpenSchedule(path));
+        hold(window, &format!("a {name} schedule"));
+        window.ask(Command::Close);
+    }
 }
 
 /// Breaks something and tells that it is broken, as a run does.

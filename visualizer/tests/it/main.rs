@@ -16,5 +16,7 @@ mod live;
 mod panels;
 mod pause;
 mod pictures;
+mod plan;
+mod schedules;
 mod software;
 mod trouble;

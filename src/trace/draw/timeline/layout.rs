@@ -147,11 +147,12 @@ impl Layout {
                     let count = timeline.position(position).count() as f32;
                     match frame.open.contains(&position) {
                         true => (count + 1.0) * 20.0,
+                        false if count <= 1.0 => 36.0,
                         false => 44.0 + (count * 1.5).clamp(1.5, 96.0),
                     }
                 };
                 // Folded groups share the room alike.
-                let all = 0..timeline.plan().mesh.pp;
+                let all = 0..timeline.positions();
                 let open = all.clone().filter(|position| frame.open.contains(position));
                 let folded = all.filter(|position| !frame.open.contains(position));
                 let most = folded.clone().map(height).fold(0.0, f32::max);
@@ -285,7 +286,7 @@ impl RankLines {
 /// Whether there are so many ranks that those of a pipeline position share a row.
 fn is_grouped(timeline: &Timeline) -> bool {
     let ranks = timeline.ranks().len();
-    ranks > MOST_ROWS && ranks > timeline.plan().mesh.pp as usize
+    timeline.has_alike() || ranks > MOST_ROWS && ranks > timeline.plan().mesh.pp as usize
 }
 
 /// Puts rows below one another.
@@ -297,7 +298,7 @@ struct Stack<'a> {
 
 impl Stack<'_> {
     fn all(&mut self, timeline: &Timeline, frame: &Frame<'_>) {
-        let positions = timeline.plan().mesh.pp;
+        let positions = timeline.positions();
         let ranks = timeline.ranks().len();
         let room = self.layout.track.height;
         if !is_grouped(timeline) {
@@ -347,6 +348,12 @@ impl Stack<'_> {
     fn group(&mut self, timeline: &Timeline, position: u32, shown: Rank, share: f32) {
         let ranks: Vec<Rank> = timeline.position(position).collect();
         let unit = self.unit;
+        if ranks.len() == 1 {
+            // All of them are alike: there is nothing that lines could show.
+            let kind = RowKind::Group { position, shown };
+            self.push(kind, self.row_height(share), None, position > 0);
+            return;
+        }
         let pitch = 1.5 * unit;
         let (large, gaps) = (36.0 * unit, 8.0 * unit);
         let room = (share - large - gaps).clamp(12.0 * unit, 96.0 * unit);

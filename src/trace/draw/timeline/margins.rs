@@ -42,7 +42,11 @@ pub(super) fn draw_ruler(
     if let Some(memory) = layout.memory {
         let head = Area { top: ruler.top, height: ruler.height - 6.0 * unit, ..memory };
         let head = head.shrunk(8.0 * unit, 0.0);
-        label(sketch, ruler, head, "Peak memory", Align::Right, theme.faint);
+        let text = match timeline.capacity() {
+            Some(capacity) => format!("Peak, of {capacity}"),
+            None => "Peak memory".into(),
+        };
+        label(sketch, ruler, head, &text, Align::Right, theme.faint);
     }
     let from = Point { x: frame.area.left, y: ruler.bottom() };
     let to = Point { x: frame.area.right(), y: ruler.bottom() };

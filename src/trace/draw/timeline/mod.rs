@@ -7,6 +7,7 @@
 
 mod arrows;
 mod cells;
+mod classes;
 mod frame;
 mod hit;
 mod layout;
@@ -18,6 +19,7 @@ mod stops;
 mod target;
 mod words;
 
+pub use classes::Alike;
 pub use frame::{Arrows, Frame, Legend, MemoryColumn};
 pub use layout::{Layout, RankLines, RowBox, RowKind};
 pub use paint::draw;
@@ -58,6 +60,10 @@ pub struct Timeline {
     microbatches: Vec<Nanos>,
     /// Length of a unit where time is counted in units instead of seconds.
     unit: Option<Nanos>,
+    /// What each rank stands for, index = rank; empty where each stands for itself.
+    alike: Vec<Alike>,
+    /// What a rank may hold at most.
+    capacity: Option<Bytes>,
 }
 
 /// One side of a message.
@@ -88,7 +94,19 @@ impl Timeline {
         let halves = halves(&plan, order);
         let microbatches = stops::microbatches(&rows);
         let (end, memory) = (trace.end(), memory.to_vec());
-        Self { plan, trace, end, rows, halves, top_down, memory, microbatches, unit: None }
+        Self {
+            plan,
+            trace,
+            end,
+            rows,
+            halves,
+            top_down,
+            memory,
+            microbatches,
+            unit: None,
+            alike: Vec::new(),
+            capacity: None,
+        }
     }
 
     /// Counts time in units of this length: for schedules in which F = 1 and B = 2.
@@ -160,7 +178,7 @@ impl Timeline {
     }
 
     fn position_range(&self, position: u32) -> Range<usize> {
-        let of = |rank: &Rank| self.plan.mesh.coord(*rank).pp;
+        let of = |rank: &Rank| self.position_of(*rank);
         let start = self.top_down.partition_point(|rank| of(rank) < position);
         let end = self.top_down.partition_point(|rank| of(rank) <= position);
         start..end

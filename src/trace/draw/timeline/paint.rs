@@ -1,6 +1,7 @@
 //! Paints a timeline from the outside in: ground, rows, ruler, arrows, playhead, legend.
 
 use super::cells::Painter;
+use super::classes::grouped;
 use super::frame::Frame;
 use super::layout::{Layout, RowBox, RowKind};
 use super::margins::{Roles, draw_legend, draw_ruler};
@@ -66,7 +67,7 @@ fn draw_row(
             draw_memory(sketch, timeline, layout, row, largest);
         }
         RowKind::Heading { position } => {
-            let count = timeline.position(position).count();
+            let count = grouped(timeline.ranks_at(position));
             let text = format!("{} · {count} ranks", position_name(timeline, position));
             chevron(sketch, layout, row);
             let inset = 16.0 * unit(&theme);

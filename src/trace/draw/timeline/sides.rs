@@ -2,6 +2,7 @@
 
 use super::Timeline;
 use super::cells::text_room;
+use super::classes::grouped;
 use super::frame::Frame;
 use super::layout::{Layout, RankLines, RowBox, RowKind};
 use super::paint::{label, swatch, unit};
@@ -32,7 +33,7 @@ pub(super) fn draw_name(
     let whole = whole.cut_left(8.0 * unit).1.cut_right(6.0 * unit).1;
     let (chip, rest) = whole.cut_right(24.0 * unit);
     let (number, coord) = rest.cut_left(34.0 * unit);
-    label(sketch, clip, number, &rank.to_string(), Align::Left, theme.ink);
+    label(sketch, clip, number, &timeline.number(rank).to_string(), Align::Left, theme.ink);
     let name = coord_name(timeline, rank);
     if coord.width >= 30.0 * unit && !name.is_empty() {
         label(sketch, clip, coord, &name, Align::Left, theme.faint);
@@ -42,8 +43,12 @@ pub(super) fn draw_name(
     }
 }
 
-/// The coordinates that tell ranks apart: axes of one rank have none.
+/// The coordinates that tell ranks apart: axes of one rank have none. Of a row that stands for
+/// several, how many.
 fn coord_name(timeline: &Timeline, rank: Rank) -> String {
+    if timeline.has_alike() {
+        return format!("× {}", grouped(timeline.weight(rank)));
+    }
     let mesh = timeline.plan().mesh;
     let at = mesh.coord(rank);
     let letter = |axis: Axis| match axis {
@@ -90,18 +95,46 @@ pub(super) fn draw_group_name(
     row: &RowBox,
     (position, shown): (u32, Rank),
 ) {
+    if !row.has_text {
+        return;
+    }
     let theme = *sketch.theme();
     let unit = unit(&theme);
-    chevron(sketch, layout, row);
-    let count = timeline.position(position).count();
+    let opens = timeline.position(position).nth(1).is_some();
+    if opens {
+        chevron(sketch, layout, row);
+    }
+    let count = grouped(timeline.ranks_at(position));
     let (clip, line) = (layout.rows_area(), line_height(theme.label_size));
     let whole = Area { left: row.area.left, width: layout.labels.width, ..row.area };
-    let whole = whole.cut_left(8.0 * unit).1.cut_top(3.0 * unit).1;
-    let (first, rest) = whole.cut_top(line);
-    let first = first.cut_left(7.0 * unit).1;
-    let second = rest.cut_top(line).0;
+    let whole = whole.cut_left(8.0 * unit).1;
     let name = format!("{} · {count} ranks", position_name(timeline, position));
+    if whole.height < 2.0 * line + 3.0 * unit {
+        // On one line with the names of blocks.
+        let first = Area {
+            left: whole.left,
+            width: whole.width,
+            ..text_room(row.blocks, theme.label_size + 1.0)
+        };
+        label(
+            sketch,
+            clip,
+            first.cut_left(if opens { 7.0 * unit } else { 0.0 }).1,
+            &name,
+            Align::Left,
+            theme.ink,
+        );
+        return;
+    }
+    let (first, rest) = whole.cut_top(3.0 * unit).1.cut_top(line);
+    let first = first.cut_left(if opens { 7.0 * unit } else { 0.0 }).1;
+    let second = rest.cut_top(line).0;
     label(sketch, clip, first, &name, Align::Left, theme.ink);
+    if !opens {
+        label(sketch, clip, second, "all alike", Align::Left, theme.faint);
+        return;
+    }
+    let shown = timeline.number(shown);
     let names = [format!("shown r{shown}, slowest"), format!("r{shown}, slowest")];
     let fits = |name: &&String| {
         sketch.canvas.measure.width(name, theme.label_size, Face::Sans) <= second.width
@@ -175,7 +208,8 @@ pub(super) fn draw_memory(
     let band = band.shrunk(8.0 * unit, 0.0);
     let (text, bar) = band.cut_right(62.0 * unit);
     let bar = bar.cut_right(4.0 * unit).1;
-    let largest = timeline.largest_peak().0.max(1) as f32;
+    let capacity = timeline.capacity();
+    let largest = timeline.largest_peak().max(capacity.unwrap_or_default()).0.max(1) as f32;
     let height = (band.height * 0.5).min(12.0 * unit);
     let mut left = bar.left;
     for (role, bytes) in memory.iter() {
@@ -186,8 +220,18 @@ pub(super) fn draw_memory(
             fill_memory(sketch, area, role);
         }
     }
+    let is_over = capacity.is_some_and(|capacity| memory.total() > capacity);
+    if let Some(capacity) = capacity {
+        let x = bar.left + bar.width * capacity.0 as f32 / largest;
+        let (top, bottom) =
+            (bar.centre().y - height / 2.0 - 3.0, bar.centre().y + height / 2.0 + 3.0);
+        let mark = Area::new(x - 1.0, top, 2.0, bottom - top);
+        if let Some(mark) = mark.common(column) {
+            sketch.fill(mark, if is_over { theme.error } else { theme.ink });
+        }
+    }
     if row.has_text {
-        let ink = theme.ink;
+        let ink = if is_over { theme.error } else { theme.ink };
         let words = in_unit_of(memory.total(), timeline.largest_peak());
         label(sketch, layout.rows_area(), text, &words, Align::Right, ink);
     }

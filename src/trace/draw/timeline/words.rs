@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 
 use super::Timeline;
+use super::classes::grouped;
 use super::target::{Level, Target};
 use crate::mesh::{Axis, Rank};
 use crate::ops::Kernel as _;
@@ -46,6 +47,7 @@ impl Timeline {
             block.and_then(Block::cause).is_some_and(|cause| cause != Cause::StepEnd)
         };
         let waiting: Vec<Rank> = self.top_down.iter().filter(waits).copied().collect();
+        let count: u32 = waiting.iter().map(|rank| self.weight(*rank)).sum();
         let length = |rank: &Rank| block_at(self.blocks(*rank), at).map(Block::duration);
         // Of equal waits the topmost.
         let longest = waiting.iter().rev().max_by_key(|rank| length(rank)).copied();
@@ -57,10 +59,10 @@ impl Timeline {
             }
             _ => self.all_work(at),
         };
-        let others = match waiting.len() - 1 {
+        let others = match count - self.weight(rank) {
             0 => String::new(),
             1 => " 1 more rank waits.".into(),
-            count => format!(" {count} more ranks wait."),
+            count => format!(" {} more ranks wait.", grouped(count)),
         };
         match text.chars().count() + others.chars().count() <= LONGEST {
             true => text + &others,
@@ -70,21 +72,22 @@ impl Timeline {
 
     /// What ranks do when none waits: `All 8 ranks work: F3 on 4, B1 on 4.`
     fn all_work(&self, at: Nanos) -> String {
-        let mut found: Vec<(String, usize)> = Vec::new();
+        let mut found: Vec<(String, u32)> = Vec::new();
         let mut done = 0;
         for &rank in &self.top_down {
+            let alike = self.weight(rank);
             match block_at(self.blocks(rank), at) {
                 Some(block) if block.work().is_some() => {
                     let name = block.to_string();
                     match found.iter_mut().find(|(other, _)| *other == name) {
-                        Some((_, count)) => *count += 1,
-                        None => found.push((name, 1)),
+                        Some((_, count)) => *count += alike,
+                        None => found.push((name, alike)),
                     }
                 }
-                _ => done += 1,
+                _ => done += alike,
             }
         }
-        let ranks = self.top_down.len();
+        let ranks: u32 = self.top_down.iter().map(|rank| self.weight(*rank)).sum();
         if found.is_empty() {
             return format!("The step is over after {}.", self.duration(self.end));
         }
@@ -102,11 +105,11 @@ impl Timeline {
 
     fn explain_block(&self, rank: Rank, level: Level, target: &Target) -> String {
         let Some(place) = self.place(target) else {
-            return format!("Rank {rank} does not run this in the shown step.");
+            return format!("{} does not run this in the shown step.", self.who(rank));
         };
         let instrs = self.instrs(target);
         let Some(&(_, first)) = instrs.first() else {
-            return format!("Rank {rank} does not run this in the shown step.");
+            return format!("{} does not run this in the shown step.", self.who(rank));
         };
         let what = if level == Level::Instr {
             self.what_instr(rank, first)
@@ -115,7 +118,8 @@ impl Timeline {
         };
         let row = self.row(rank);
         let waiting = row.before(place.span.end).waiting_since(row.before(place.span.start));
-        let mut text = format!("Rank {rank} {what}: {}", self.duration(place.span.duration()));
+        let (who, long) = (self.who(rank), self.duration(place.span.duration()));
+        let mut text = format!("{who} {what}: {long}");
         let waits =
             (waiting > Nanos(0)).then(|| format!(", {} of it waiting", self.duration(waiting)));
         let sends = match self.sent(&instrs) {
@@ -198,21 +202,24 @@ impl Timeline {
     fn explain_wait(&self, (rank, before): (Rank, Option<u32>), during: Option<Span>) -> String {
         let target = Target::Wait { rank, before };
         let Some(place) = self.place(&target) else {
-            return format!("Rank {rank} does not wait here in the shown step.");
+            return format!("{} does not wait here in the shown step.", self.who(rank));
         };
+        let who = self.who(rank);
         let long = self.duration(place.span.duration());
         match self.cause_of(&target) {
             Cause::Message { from, origin } => {
                 let (what, axis) = (cause::what(origin), axis_word(origin.axis));
                 let doing = self.meanwhile(from, &target, during.unwrap_or(place.span));
-                format!("Rank {rank} waits {long} for {what} from rank {from}{axis}, {doing}.")
+                let from = self.number(from);
+                format!("{who} waits {long} for {what} from rank {from}{axis}, {doing}.")
             }
             Cause::Room { to, origin } => {
                 let (what, axis) = (cause::what(origin), axis_word(origin.axis));
-                format!("Rank {rank} waits {long} until rank {to} takes {what}{axis}.")
+                let to = self.number(to);
+                format!("{who} waits {long} until rank {to} takes {what}{axis}.")
             }
-            Cause::Device => format!("Rank {rank} waits {long} for its turn on the device."),
-            Cause::StepEnd => format!("Rank {rank} is done; the step ends {long} later."),
+            Cause::Device => format!("{who} waits {long} for its turn on the device."),
+            Cause::StepEnd => format!("{who} is done; the step ends {long} later."),
         }
     }
 
@@ -241,7 +248,10 @@ impl Timeline {
         match self.follow(sender, span).last() {
             Some(&(rank, block)) => match block.work() {
                 Some(work) if rank == sender => format!("which {}", doing(work, block)),
-                Some(work) => format!("which waits too: rank {rank} {}", doing(work, block)),
+                Some(work) => {
+                    let rank = self.number(rank);
+                    format!("which waits too: rank {rank} {}", doing(work, block))
+                }
                 None => "which waits too".into(),
             },
             None => "which is late".into(),
@@ -291,28 +301,36 @@ impl Timeline {
             return format!("There is no rank {rank}.");
         }
         let busy: Nanos = self.blocks(rank).iter().map(Block::busy).sum();
-        let coord = self.plan.mesh.coord(rank);
+        let who = match self.has_alike() {
+            true => self.who(rank),
+            false => format!("Rank {rank} ({})", self.plan.mesh.coord(rank)),
+        };
         let (works, waits) = (self.duration(busy), self.duration(self.end - busy));
         let memory = match self.memory(rank) {
             Some(memory) => format!(" Peak memory {}.", memory.total()),
             None => String::new(),
         };
-        format!("Rank {rank} ({coord}) works {works} of the step and waits {waits}.{memory}")
+        format!("{who} works {works} of the step and waits {waits}.{memory}")
     }
 
     fn explain_position(&self, position: u32) -> String {
         let Some(slowest) = self.slowest(position) else {
             return format!("There is no pipeline position {position}.");
         };
-        let count = self.position(position).count() as u64;
-        let busy: Nanos =
-            self.position(position).flat_map(|rank| self.blocks(rank)).map(Block::busy).sum();
-        let waits = self.duration(Nanos(self.end.0 - busy.0 / count));
-        let done = self.duration(self.done(slowest));
-        format!(
-            "{count} ranks at pipeline position {position} wait {waits} each on average; \
-             the slowest, rank {slowest}, ends at {done}."
-        )
+        let count = self.ranks_at(position);
+        let busy = |rank: Rank| {
+            let busy: Nanos = self.blocks(rank).iter().map(Block::busy).sum();
+            busy * u64::from(self.weight(rank))
+        };
+        let busy: Nanos = self.position(position).map(busy).sum();
+        let waits = self.duration(Nanos(self.end.0 - busy.0 / u64::from(count)));
+        let at =
+            format!("{} ranks at pipeline position {position} wait {waits} each", grouped(count));
+        if let (Some(capacity), Some(memory)) = (self.capacity, self.memory(slowest)) {
+            return format!("{at} and hold {} of {capacity}.", memory.total());
+        }
+        let (slowest, done) = (self.number(slowest), self.duration(self.done(slowest)));
+        format!("{at} on average; the slowest, rank {slowest}, ends at {done}.")
     }
 
     fn explain_link(&self, from: Rank, to: Rank, axis: Axis) -> String {

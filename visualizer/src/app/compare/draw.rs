@@ -8,13 +8,13 @@ use shardlab::trace::draw::timeline::{Layout, Legend, MemoryColumn};
 use shardlab::units::Nanos;
 
 use super::super::draw::part;
+use super::super::tile::{Tile, message};
 use super::super::timeline::{Seen, memory_column};
 use super::words::Compared;
 use super::{Choice, Compare, Half, Shown, State};
 use crate::board::{Board, Control, Desk, Style};
 use crate::keys::{Action, Keys};
 use crate::shown::{Command, Popup, Shared};
-use crate::style::Look;
 
 /// Where the parts lie, from top to bottom.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -193,22 +193,6 @@ fn outline(sketch: &mut Sketch<'_>, layout: &Layout, rank: Rank, span: Span) {
     sketch.push(Shape::Line { points, width: 1.5, ink, dash: Dash::Dashed });
 }
 
-/// What stands there instead of a timeline, in as many lines as it needs.
-fn message(board: &mut Board<'_>, area: Area, text: &str, style: Style) {
-    let look = board.look();
-    board.fill(area, look.theme.track);
-    let inner = area.shrunk(look.gap(4), 0.0);
-    let height = look.body() * 1.6;
-    let lines = board.lines(text, look.body(), inner.width);
-    let above = ((inner.height - height * lines.len() as f32) / 2.0).max(0.0);
-    let (_, mut rest) = inner.cut_top(above);
-    for line in lines {
-        let (place, below) = rest.cut_top(height);
-        rest = below;
-        board.write(place, line, style.middle().on(look.theme.track));
-    }
-}
-
 /// The numbers of both and how they differ: as many as there is room for.
 fn strip(board: &mut Board<'_>, area: Area, rows: Option<[Compared; 4]>) {
     let look = board.look();
@@ -221,30 +205,19 @@ fn strip(board: &mut Board<'_>, area: Area, rows: Option<[Compared; 4]>) {
     for row in rows.iter().take(count) {
         let (place, right) = rest.cut_left(area.width / count as f32);
         rest = right;
-        tile(board, place, row, &look);
-    }
-}
-
-fn tile(board: &mut Board<'_>, area: Area, row: &Compared, look: &Look) {
-    let faint = look.theme.faint;
-    let sentence = row.sentence();
-    let id = format!("difference {}", row.name);
-    board.read(area, &id, &sentence);
-    if board.is_over(area) {
-        board.hint(sentence);
-    }
-    let inner = area.shrunk(look.gap(4), look.gap(1) / 2.0);
-    let (heading, below) = inner.cut_top((look.small() * 1.3).ceil());
-    let name = format!("{} Δ", row.name);
-    if let Some(name) = board.write(heading, &name, Style::sized(look.small()).ink(faint)) {
-        let (_, right) = heading.cut_left(name.width + look.gap(2));
-        board.write(right, &row.origin(), Style::sized(look.small()).ink(faint));
-    }
-    if let Some(written) = board.write(below, &row.change, Style::sized(look.heading())) {
-        let (_, right) = below.cut_left(written.width + look.gap(3));
-        if board.width(&row.both, look.small()) <= right.width {
-            board.write(right, &row.both, Style::sized(look.small()).ink(faint));
+        let sentence = row.sentence();
+        board.read(place, &format!("difference {}", row.name), &sentence);
+        if board.is_over(place) {
+            board.hint(sentence);
         }
+        let tile = Tile {
+            name: format!("{} Δ", row.name),
+            origin: row.origin(),
+            figure: row.change.clone(),
+            remark: row.both.clone(),
+            ..Tile::default()
+        };
+        tile.show(board, place, look.heading());
     }
 }
 

@@ -156,11 +156,11 @@ impl Compare {
     }
 
     /// Keeps a step, to be held against others.
-    pub(super) fn pin(&mut self, held: Held) {
+    pub(super) fn pin(&mut self, held: Arc<Held>) {
         if self.pins.len() == PINS_MOST {
             self.pins.remove(0);
         }
-        self.pins.push((self.next_pin, Arc::new(held)));
+        self.pins.push((self.next_pin, held));
         self.next_pin += 1;
     }
 

@@ -1,0 +1,518 @@
+//! What is asked of a prediction: a model, a cluster, a cut of one over the other, and what if.
+//!
+//! Every control has a row of settings from which one is chosen, so that all of them work alike, by
+//! pointer and by keys. [`Wish::faults`] says what cannot be, at the control that is to blame.
+
+use shardlab::config::layout::ZeroStage;
+use shardlab::config::workload::{
+    Precision, Recomputed, Software, Split, StepBatch, Transformer, Workload,
+};
+use shardlab::config::{Cluster, Layout, Recompute, ScheduleName};
+use shardlab::mesh::Rank;
+use shardlab::planner::PlanError;
+use shardlab::planner::cluster::classes::Knobs;
+use shardlab::predict::Conditions;
+use shardlab::sim::Whatif;
+
+/// Something that can be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Control {
+    /// The model.
+    Model,
+    /// The cluster.
+    Cluster,
+    /// Ranks altogether.
+    Gpus,
+    /// Tensor-parallel size.
+    Tensor,
+    /// Pipeline positions.
+    Pipeline,
+    /// Copies of the model: what the GPUs leave.
+    Data,
+    /// Stages a pipeline position.
+    Chunks,
+    /// Order of forwards and backwards.
+    Schedule,
+    /// Rows of a step.
+    Batch,
+    /// Rows of a microbatch.
+    Rows,
+    /// Tokens of a row.
+    Sequence,
+    /// What the copies share out.
+    Zero,
+    /// What is computed again.
+    Recompute,
+    /// Whether norms are cut over the sequence.
+    SequenceParallel,
+    /// Bandwidth inside a node, against what it is.
+    NodeBandwidth,
+    /// Bandwidth between nodes, against what it is.
+    NetworkBandwidth,
+    /// Latency of all links, against what it is.
+    Latency,
+    /// How much slower one rank is.
+    SlowRank,
+    /// How much longer an op may take by chance.
+    Jitter,
+}
+
+impl Control {
+    /// All of them, from top to bottom.
+    pub const ALL: [Self; 19] = [
+        Self::Model,
+        Self::Cluster,
+        Self::Gpus,
+        Self::Tensor,
+        Self::Pipeline,
+        Self::Data,
+        Self::Chunks,
+        Self::Schedule,
+        Self::Batch,
+        Self::Rows,
+        Self::Sequence,
+        Self::Zero,
+        Self::Recompute,
+        Self::SequenceParallel,
+        Self::NodeBandwidth,
+        Self::NetworkBandwidth,
+        Self::Latency,
+        Self::SlowRank,
+        Self::Jitter,
+    ];
+
+    /// What stands before it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Cluster => "cluster",
+            Self::Gpus => "GPUs",
+            Self::Tensor => "tensor",
+            Self::Pipeline => "pipeline",
+            Self::Data => "data",
+            Self::Chunks => "chunks",
+            Self::Schedule => "schedule",
+            Self::Batch => "batch",
+            Self::Rows => "microbatch",
+            Self::Sequence => "sequence",
+            Self::Zero => "ZeRO",
+            Self::Recompute => "recompute",
+            Self::SequenceParallel => "seq. parallel",
+            Self::NodeBandwidth => "node links",
+            Self::NetworkBandwidth => "network",
+            Self::Latency => "latency",
+            Self::SlowRank => "slow rank",
+            Self::Jitter => "jitter",
+        }
+    }
+
+    /// What it is, in a few words.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Model => "the sizes of the model",
+            Self::Cluster => "GPU, links inside a node and network, by data sheet",
+            Self::Gpus => "ranks altogether",
+            Self::Tensor => "slices of every matrix",
+            Self::Pipeline => "positions, each with its layers",
+            Self::Data => "copies of the model: what the GPUs leave",
+            Self::Chunks => "stages of a pipeline position",
+            Self::Schedule => "order of forwards and backwards",
+            Self::Batch => "rows of a step, over all copies",
+            Self::Rows => "rows of a microbatch",
+            Self::Sequence => "tokens of a row",
+            Self::Zero => "what the copies share out: 1 optimizer, 2 gradients, 3 weights",
+            Self::Recompute => "computed again in backward instead of kept",
+            Self::SequenceParallel => "norms cut over the sequence as well",
+            Self::NodeBandwidth => "bandwidth inside a node, times what it is",
+            Self::NetworkBandwidth => "bandwidth between nodes, times what it is",
+            Self::Latency => "latency of all links, times what it is",
+            Self::SlowRank => "how much slower rank 0 computes",
+            Self::Jitter => "how much longer each op may take by chance, at most",
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wish {
+    /// A preset.
+    pub model: String,
+    /// A preset.
+    pub cluster: String,
+    /// Ranks altogether.
+    pub gpus: u32,
+    /// Rows of a step.
+    pub batch: u32,
+    /// Rows of a microbatch.
+    pub rows: u32,
+    /// Tokens of a row.
+    pub seq: u32,
+    /// The cut; its copies and microbatches follow from the numbers above.
+    pub layout: Layout,
+    /// Bandwidth inside nodes and between them, and latency, times what they are.
+    pub links: [f64; 3],
+    /// How much slower rank 0 is.
+    pub slow: f64,
+    /// The share that ops take longer by chance, at most.
+    pub jitter: f64,
+}
+
+impl Default for Wish {
+    fn default() -> Self {
+        let layout = Layout {
+            tp: 8,
+            pp: 4,
+            zero: ZeroStage::Zero1,
+            sequence_parallel: true,
+            ..Layout::default()
+        };
+        Self {
+            model: "llama-3-70b".into(),
+            cluster: "h100".into(),
+            gpus: 1024,
+            batch: 1024,
+            rows: 1,
+            seq: 8192,
+            layout,
+            links: [1.0; 3],
+            slow: 1.0,
+            jitter: 0.0,
+        }
+    }
+}
+
+const GPUS: [u32; 24] = [
+    1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
+    6144, 8192, 16_384,
+];
+const TENSOR: [u32; 8] = [1, 2, 3, 4, 6, 8, 16, 32];
+const PIPELINE: [u32; 14] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 64];
+const DATA: [u32; 18] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 2048];
+const CHUNKS: [u32; 8] = [1, 2, 3, 4, 5, 6, 8, 10];
+const BATCH: [u32; 15] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384];
+const ROWS: [u32; 6] = [1, 2, 4, 8, 16, 32];
+const SEQUENCE: [u32; 9] = [128, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 131_072];
+const FACTORS: [f64; 7] = [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
+const SLOW: [f64; 6] = [1.0, 1.1, 1.25, 1.5, 2.0, 4.0];
+const JITTER: [f64; 6] = [0.0, 0.01, 0.02, 0.05, 0.1, 0.2];
+const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recompute::Full];
+const ZERO: [ZeroStage; 4] =
+    [ZeroStage::Zero0, ZeroStage::Zero1, ZeroStage::Zero2, ZeroStage::Zero3];
+
+/// The setting next to a number: of a row that ascends, the last one that is not above it.
+fn at<T: PartialOrd>(settings: &[T], value: &T) -> usize {
+    settings.iter().rposition(|setting| setting <= value).unwrap_or_default()
+}
+
+impl Wish {
+    /// Copies of the model, where the GPUs are a multiple of what one copy takes.
+    pub fn copies(&self) -> Option<u32> {
+        let each = self.layout.tp * self.layout.pp;
+        self.gpus.is_multiple_of(each).then_some(self.gpus / each)
+    }
+
+    /// How many settings a control has.
+    pub fn count(control: Control) -> usize {
+        match control {
+            Control::Model => Transformer::presets().count(),
+            Control::Cluster => Cluster::presets().count(),
+            Control::Gpus => GPUS.len(),
+            Control::Tensor => TENSOR.len(),
+            Control::Pipeline => PIPELINE.len(),
+            Control::Data => DATA.len(),
+            Control::Chunks => CHUNKS.len(),
+            Control::Schedule => ScheduleName::NAMED.len(),
+            Control::Batch => BATCH.len(),
+            Control::Rows => ROWS.len(),
+            Control::Sequence => SEQUENCE.len(),
+            Control::Zero => ZERO.len(),
+            Control::Recompute => RECOMPUTE.len(),
+            Control::SequenceParallel => 2,
+            Control::NodeBandwidth | Control::NetworkBandwidth | Control::Latency => FACTORS.len(),
+            Control::SlowRank => SLOW.len(),
+            Control::Jitter => JITTER.len(),
+        }
+    }
+
+    /// Which setting a control has.
+    pub fn setting(&self, control: Control) -> usize {
+        let layout = &self.layout;
+        match control {
+            Control::Model => named(Transformer::presets(), &self.model),
+            Control::Cluster => named(Cluster::presets(), &self.cluster),
+            Control::Gpus => at(&GPUS, &self.gpus),
+            Control::Tensor => at(&TENSOR, &layout.tp),
+            Control::Pipeline => at(&PIPELINE, &layout.pp),
+            Control::Data => at(&DATA, &(self.gpus / (layout.tp * layout.pp))),
+            Control::Chunks => at(&CHUNKS, &layout.chunks),
+            Control::Schedule => {
+                let of = |name: &ScheduleName| *name == layout.schedule;
+                ScheduleName::NAMED.iter().position(of).unwrap_or_default()
+            }
+            Control::Batch => at(&BATCH, &self.batch),
+            Control::Rows => at(&ROWS, &self.rows),
+            Control::Sequence => at(&SEQUENCE, &self.seq),
+            Control::Zero => at(&ZERO, &layout.zero),
+            Control::Recompute => {
+                RECOMPUTE.iter().position(|what| *what == layout.recompute).unwrap_or_default()
+            }
+            Control::SequenceParallel => usize::from(layout.sequence_parallel),
+            Control::NodeBandwidth => at(&FACTORS, &self.links[0]),
+            Control::NetworkBandwidth => at(&FACTORS, &self.links[1]),
+            Control::Latency => at(&FACTORS, &self.links[2]),
+            Control::SlowRank => at(&SLOW, &self.slow),
+            Control::Jitter => at(&JITTER, &self.jitter),
+        }
+    }
+
+    /// Chooses a setting of a control; one beyond the last is the last.
+    pub fn set(&mut self, control: Control, setting: usize) {
+        let setting = setting.min(Self::count(control) - 1);
+        let layout = &mut self.layout;
+        match control {
+            Control::Model => self.model = name_at(Transformer::presets(), setting),
+            Control::Cluster => self.cluster = name_at(Cluster::presets(), setting),
+            Control::Gpus => self.gpus = GPUS[setting],
+            Control::Tensor => layout.tp = TENSOR[setting],
+            Control::Pipeline => layout.pp = PIPELINE[setting],
+            Control::Data => self.gpus = layout.tp * layout.pp * DATA[setting],
+            Control::Chunks => layout.chunks = CHUNKS[setting],
+            Control::Schedule => {
+                // A schedule comes with the stages that it places, so that it can be looked at.
+                layout.schedule = ScheduleName::NAMED[setting].clone();
+                if !layout.schedule.stages().allows(layout.chunks) {
+                    layout.chunks = layout.schedule.stages().usual(1);
+                }
+            }
+            Control::Batch => self.batch = BATCH[setting],
+            Control::Rows => self.rows = ROWS[setting],
+            Control::Sequence => self.seq = SEQUENCE[setting],
+            Control::Zero => layout.zero = ZERO[setting],
+            Control::Recompute => layout.recompute = RECOMPUTE[setting],
+            Control::SequenceParallel => layout.sequence_parallel = setting == 1,
+            Control::NodeBandwidth => self.links[0] = FACTORS[setting],
+            Control::NetworkBandwidth => self.links[1] = FACTORS[setting],
+            Control::Latency => self.links[2] = FACTORS[setting],
+            Control::SlowRank => self.slow = SLOW[setting],
+            Control::Jitter => self.jitter = JITTER[setting],
+        }
+    }
+
+    /// What a control is set to, as it is written.
+    pub fn value(&self, control: Control) -> String {
+        let layout = &self.layout;
+        let times =
+            |factor: f64| if factor == 1.0 { "as it is".into() } else { format!("× {factor}") };
+        match control {
+            Control::Model => self.model.clone(),
+            Control::Cluster => self.cluster.clone(),
+            Control::Gpus => self.gpus.to_string(),
+            Control::Tensor => layout.tp.to_string(),
+            Control::Pipeline => layout.pp.to_string(),
+            Control::Data => self.copies().map_or("–".into(), |copies| copies.to_string()),
+            Control::Chunks => layout.chunks.to_string(),
+            Control::Schedule => layout.schedule.title(),
+            Control::Batch => format!("{} rows", self.batch),
+            Control::Rows => format!("{} row{}", self.rows, if self.rows == 1 { "" } else { "s" }),
+            Control::Sequence => format!("{} tokens", self.seq),
+            Control::Zero => layout.zero.to_string(),
+            Control::Recompute => layout.recompute.to_string(),
+            Control::SequenceParallel => if layout.sequence_parallel { "on" } else { "off" }.into(),
+            Control::NodeBandwidth => times(self.links[0]),
+            Control::NetworkBandwidth => times(self.links[1]),
+            Control::Latency => times(self.links[2]),
+            Control::SlowRank if self.slow == 1.0 => "none".into(),
+            Control::SlowRank => format!("× {}", self.slow),
+            Control::Jitter if self.jitter == 0.0 => "none".into(),
+            Control::Jitter => format!("× {}", 1.0 + self.jitter),
+        }
+    }
+
+    /// What cannot be, each at the control that is to blame.
+    pub fn faults(&self) -> Vec<Refusal> {
+        let Ok(model) = Transformer::read(&self.model) else { return Vec::new() };
+        let (tp, pp, chunks) = (self.layout.tp, self.layout.pp, self.layout.chunks);
+        let mut faults = Vec::new();
+        let mut fault = |at, why: String| faults.push(Refusal { at, why });
+        if !model.heads.is_multiple_of(tp.into()) {
+            let fits = TENSOR.iter().filter(|tp| model.heads.is_multiple_of(u64::from(**tp)));
+            let fits = fits.map(ToString::to_string).collect();
+            let heads = u32::try_from(model.heads).unwrap_or(u32::MAX);
+            fault(Control::Tensor, PlanError::Heads { heads, tp, fits }.to_string());
+        }
+        let units = u32::try_from(model.layers + 2).unwrap_or(u32::MAX);
+        if pp * chunks > units {
+            let stages = pp * chunks;
+            fault(Control::Pipeline, PlanError::TooManyStages { stages, units }.to_string());
+        }
+        let schedule = &self.layout.schedule;
+        if !schedule.stages().allows(chunks) {
+            let schedule = schedule.clone();
+            fault(Control::Chunks, PlanError::Chunks { schedule, chunks }.to_string());
+        }
+        let each = tp * pp;
+        match self.copies() {
+            None => {
+                let (below, above) = (self.gpus / each * each, self.gpus.div_ceil(each) * each);
+                let fits =
+                    if below > 0 { format!("{below} or {above}") } else { above.to_string() };
+                fault(
+                    Control::Gpus,
+                    format!("{} GPUs are no whole copies of {tp} × {pp}. Use {fits}", self.gpus),
+                );
+            }
+            Some(copies) if !self.batch.is_multiple_of(copies * self.rows) => {
+                let whole = copies * self.rows;
+                fault(
+                    Control::Batch,
+                    format!(
+                        "{} rows are no whole microbatches of {} on {copies} copies. Use a \
+                         multiple of {whole}",
+                        self.batch, self.rows
+                    ),
+                );
+            }
+            Some(_) => {}
+        }
+        faults
+    }
+
+    /// The layout with its copies and microbatches; `None` where it cannot be.
+    pub fn layout(&self) -> Option<Layout> {
+        if !self.faults().is_empty() {
+            return None;
+        }
+        let dp = self.copies()?;
+        let microbatches = self.batch / (dp * self.rows);
+        Some(Layout { dp, microbatches, ..self.layout.clone() })
+    }
+
+    /// What is predicted, and on what; `None` where it cannot be.
+    pub fn workload(&self) -> Option<(Workload, Cluster)> {
+        let layout = self.layout()?;
+        let mut cluster = Cluster::preset(&self.cluster).ok()?;
+        let [node, network, latency] = self.links;
+        cluster.node.gb_per_sec *= node;
+        cluster.network.gb_per_sec *= network;
+        cluster.node.latency_us *= latency;
+        cluster.network.latency_us *= latency;
+        let workload = Workload {
+            model: Transformer::read(&self.model).ok()?,
+            split: Split::of(&layout, 1),
+            batch: StepBatch {
+                seq: self.seq.into(),
+                rows: self.rows.into(),
+                microbatches: layout.microbatches,
+            },
+            recomputed: Recomputed::from(layout.recompute),
+            precision: Precision::Half,
+            software: Software::default(),
+        };
+        Some((workload, cluster))
+    }
+
+    /// Slow ranks and jitter.
+    pub fn conditions(&self) -> Conditions {
+        let slow_ranks = if self.slow > 1.0 { vec![(Rank(0), self.slow)] } else { Vec::new() };
+        Conditions {
+            knobs: Knobs { slow_ranks, ..Knobs::default() },
+            whatif: Whatif { jitter: self.jitter, seed: 0 },
+            ..Conditions::default()
+        }
+    }
+}
+
+/// Something that cannot be, and the control that is to blame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The control.
+    pub at: Control,
+    /// Why, and what to do.
+    pub why: String,
+}
+
+fn named(mut names: impl Iterator<Item = &'static str>, name: &str) -> usize {
+    names.position(|known| known == name).unwrap_or_default()
+}
+
+fn name_at(mut names: impl Iterator<Item = &'static str>, index: usize) -> String {
+    names.nth(index).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(change: impl Fn(&mut Wish)) -> Option<Refusal> {
+        let mut wish = Wish::default();
+        change(&mut wish);
+        let mut faults = wish.faults();
+        assert!(faults.len() <= 1, "{faults:?}");
+        assert_eq!(faults.is_empty(), wish.workload().is_some());
+        faults.pop()
+    }
+
+    #[test]
+    fn every_setting_of_every_control_can_be_chosen_and_is_read_back() {
+        for control in Control::ALL {
+            let count = Wish::count(control);
+            let mut seen = Vec::new();
+            for setting in 0..count {
+                let mut wish = Wish::default();
+                wish.set(control, setting);
+                assert_eq!(wish.setting(control), setting, "{control:?}");
+                let value = wish.value(control);
+                assert!(!seen.contains(&value), "{control:?}: {value} twice");
+                seen.push(value);
+            }
+            let mut wish = Wish::default();
+            wish.set(control, usize::MAX);
+            assert_eq!(wish.setting(control), count - 1);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_said_at_the_control_that_is_to_blame() {
+        assert_eq!(fault(|_| {}), None);
+        let heads = fault(|wish| (wish.layout.tp, wish.gpus, wish.batch) = (3, 1008, 84 * 4));
+        let heads = heads.unwrap();
+        assert_eq!(heads.at, Control::Tensor);
+        assert!(heads.why.contains("64 heads cannot be split over 3 tensor ranks"), "{heads:?}");
+        let stages = fault(|wish| {
+            (wish.layout.schedule, wish.layout.chunks) = (ScheduleName::LoopedBfs, 32);
+        });
+        assert_eq!(stages.unwrap().at, Control::Pipeline);
+        let chunks = fault(|wish| wish.layout.chunks = 2).unwrap();
+        assert_eq!(chunks.at, Control::Chunks);
+        let gpus = fault(|wish| wish.gpus = 100).unwrap();
+        assert_eq!(gpus.at, Control::Gpus);
+        assert!(gpus.why.ends_with("100 GPUs are no whole copies of 8 × 4. Use 96 or 128"));
+        let batch = fault(|wish| wish.batch = 16).unwrap();
+        assert_eq!(batch.at, Control::Batch);
+        assert!(batch.why.ends_with("Use a multiple of 32"), "{}", batch.why);
+    }
+
+    #[test]
+    fn copies_follow_the_gpus_and_the_gpus_follow_the_copies() {
+        let mut wish = Wish::default();
+        assert_eq!((wish.copies(), wish.layout().unwrap().microbatches), (Some(32), 32));
+        wish.set(Control::Data, at(&DATA, &16));
+        assert_eq!((wish.gpus, wish.value(Control::Data).as_str()), (512, "16"));
+        wish.layout.tp = 16;
+        assert_eq!(wish.copies(), Some(8));
+    }
+
+    #[test]
+    fn links_are_what_the_cluster_has_times_what_is_asked() {
+        let mut wish = Wish::default();
+        let plain = wish.workload().unwrap().1;
+        wish.links = [0.5, 2.0, 4.0];
+        let changed = wish.workload().unwrap().1;
+        assert_eq!(changed.node.gb_per_sec, 0.5 * plain.node.gb_per_sec);
+        assert_eq!(changed.network.gb_per_sec, 2.0 * plain.network.gb_per_sec);
+        assert_eq!(changed.network.latency_us, 4.0 * plain.network.latency_us);
+        assert!(wish.conditions().knobs.slow_ranks.is_empty());
+        wish.slow = 2.0;
+        assert_eq!(wish.conditions().knobs.slow_ranks, [(Rank(0), 2.0)]);
+    }
+}

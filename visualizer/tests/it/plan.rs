@@ -1,0 +1,252 @@
+//! Goal: Plan predicts what is wished, at once and in words, and says at a control why something
+//! cannot be. Method: hold every number against the prediction itself, and drive everything by keys.
+
+use std::time::Duration;
+
+use eframe::egui;
+use egui::{Key, Modifiers, ViewportId};
+use shardlab::predict::predict;
+use shardlab::trace::Badge;
+use shardlab::trace::draw::timeline::Target;
+use shardlab::units::Nanos;
+use shardlab_visualizer::app::{Control, Half, Wish};
+use shardlab_visualizer::audit::Written;
+use shardlab_visualizer::shown::{Command, Workspace};
+
+use crate::window::{Opened, Window};
+
+const NONE: Modifiers = Modifiers::NONE;
+
+/// A window that plans, and has predicted what it is asked for at first.
+fn planning(opened: Opened) -> Window {
+    let mut window = Window::open(opened);
+    window.press(NONE, Key::F4);
+    assert_eq!(window.app().view().workspace, Workspace::Plan);
+    settle(&mut window);
+    window
+}
+
+/// Waits until the prediction is here.
+fn settle(window: &mut Window) {
+    for _ in 0..4000 {
+        window.frames(2);
+        if !window.app().is_busy() {
+            window.frames(2);
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("it is still predicted");
+}
+
+/// Sets a control to what is written so.
+fn set(window: &mut Window, control: Control, value: &str) {
+    let is_it = |setting: &usize| {
+        let mut wish = window.app().planned().wish().clone();
+        wish.set(control, *setting);
+        wish.value(control) == value
+    };
+    let setting = (0..Wish::count(control)).find(is_it);
+    let setting = setting.unwrap_or_else(|| panic!("{control:?} has no {value}"));
+    window.ask(Command::Wish(control, setting));
+}
+
+fn written(window: &mut Window, zone: &str) -> Vec<Written> {
+    let all = window.audit().written().to_vec();
+    all.into_iter().filter(|text| text.zone == zone).collect()
+}
+
+fn texts(window: &mut Window, zone: &str) -> Vec<String> {
+    written(window, zone).into_iter().map(|text| text.label.full).collect()
+}
+
+#[test]
+fn a_thousand_gpus_are_a_row_for_each_stage() {
+    let mut window = planning(Opened::default());
+    let wish = window.app().planned().wish();
+    assert_eq!((wish.gpus, wish.layout.pp), (1024, 4));
+    let rows = texts(&mut window, "predicted timeline");
+    for stage in 0..4 {
+        let name = format!("stage {stage} · 256 ranks");
+        assert_eq!(rows.iter().filter(|text| **text == name).count(), 1, "{name}: {rows:?}");
+    }
+    assert!(rows.contains(&"PREDICTED".to_owned()));
+    let said = {
+        let held = &window.app().planned().foreseen().unwrap().held;
+        held.timeline.explain(&Target::Position(2))
+    };
+    assert!(said.starts_with("256 ranks at pipeline position 2 wait"), "{said}");
+    assert!(said.contains("GiB of 69.3 GiB"), "{said}");
+    // A slow rank has a step of its own, and so have those that wait for it.
+    set(&mut window, Control::SlowRank, "× 2");
+    settle(&mut window);
+    let held = &window.app().planned().foreseen().unwrap().held;
+    let classes = held.timeline.ranks().len();
+    assert!((8..64).contains(&classes), "{classes} classes");
+    assert_eq!((0..4).map(|position| held.timeline.ranks_at(position)).sum::<u32>(), 1024);
+}
+
+#[test]
+fn every_figure_is_that_of_the_prediction_and_says_so() {
+    let mut window = planning(Opened::default());
+    let (workload, cluster) = window.app().planned().wish().workload().unwrap();
+    let expected =
+        predict(&workload, &cluster, &window.app().planned().wish().conditions()).unwrap();
+    let foreseen = window.app().planned().foreseen().unwrap();
+    assert_eq!(foreseen.step_seconds, expected.step_seconds);
+    assert_eq!(foreseen.mfu, expected.mfu);
+    assert_eq!(foreseen.held.length(), expected.trace.end());
+    assert_eq!(foreseen.held.waiting, expected.bubble.waiting_over_span);
+    let fullest = expected.memory.iter().map(|held| held.total()).fold(0.0, f64::max);
+    assert!((foreseen.held.peak.0.0 as f64 - fullest).abs() < 8.0);
+    let tokens = 1024.0 * 8192.0 / expected.step_seconds;
+    assert!((foreseen.tokens_per_sec / tokens - 1.0).abs() < 1e-9);
+    let figures = texts(&mut window, "predicted figures");
+    let has = |text: String| assert!(figures.contains(&text), "{text}: {figures:?}");
+    has(Nanos((expected.step_seconds * 1e9) as u64).to_string());
+    has(format!("{:.1} %", 100.0 * expected.mfu));
+    has(format!("{:.1} %", 100.0 * expected.bubble.waiting_over_span));
+    let badges = figures.iter().filter(|text| *text == Badge::Predicted.word()).count();
+    assert_eq!(badges, 6, "{figures:?}");
+}
+
+#[test]
+fn every_control_is_reached_and_changed_by_keys_alone() {
+    let mut window = planning(Opened { size: (800.0, 480.0), ..Opened::default() });
+    for (index, control) in Control::ALL.into_iter().enumerate() {
+        assert_eq!(window.app().planned().control(), control);
+        let name = control.name();
+        assert!(texts(&mut window, "controls").contains(&name.to_owned()), "{name} is in sight");
+        let before = window.app().planned().wish().clone();
+        window.press(NONE, Key::ArrowRight);
+        let mut after = window.app().planned().wish().clone();
+        if after == before {
+            window.press(NONE, Key::ArrowLeft);
+            after = window.app().planned().wish().clone();
+        }
+        assert_ne!(after.setting(control), before.setting(control), "{control:?}");
+        window.ask(Command::Wish(control, before.setting(control)));
+        // The schedule brings its stages along.
+        window.ask(Command::Wish(Control::Chunks, before.setting(Control::Chunks)));
+        window.ask(Command::Control(control));
+        if index + 1 < Control::ALL.len() {
+            window.press(NONE, Key::ArrowDown);
+        }
+    }
+    window.press(NONE, Key::ArrowUp);
+    assert_eq!(window.app().planned().control(), Control::SlowRank);
+    settle(&mut window);
+}
+
+#[test]
+fn what_cannot_be_says_why_below_its_control() {
+    let mut window = planning(Opened::default());
+    set(&mut window, Control::Gpus, "96");
+    set(&mut window, Control::Tensor, "3");
+    window.frames(2);
+    let planned = window.app().planned();
+    assert!(planned.foreseen().is_none() && planned.here().is_err());
+    let line = window.explanation();
+    assert!(line.contains("64 heads cannot be split over 3 tensor ranks"), "{line}");
+    let controls = written(&mut window, "controls");
+    let place = |text: &str| {
+        let found = controls.iter().find(|written| written.label.full.starts_with(text));
+        found.unwrap_or_else(|| panic!("{text}: {controls:?}")).label.area
+    };
+    let (control, why, next) = (place("tensor"), place("64 heads cannot"), place("pipeline"));
+    assert!(control.bottom() <= why.top && why.bottom() <= next.top, "in place");
+    // Keys mend it.
+    window.ask(Command::Control(Control::Tensor));
+    window.press(NONE, Key::ArrowRight);
+    set(&mut window, Control::Batch, "1024 rows");
+    set(&mut window, Control::Gpus, "64");
+    settle(&mut window);
+    assert!(window.app().planned().foreseen().is_some(), "{:?}", window.app().planned().faults());
+}
+
+#[test]
+fn a_step_that_does_not_fit_says_by_how_much() {
+    let mut window = planning(Opened::default());
+    set(&mut window, Control::Model, "llama-3-405b");
+    set(&mut window, Control::Pipeline, "1");
+    settle(&mut window);
+    let foreseen = window.app().planned().foreseen().unwrap();
+    assert!(!foreseen.fits());
+    let needs = foreseen.held.peak.0;
+    let line = window.explanation();
+    assert!(line.starts_with(&format!("The fullest stage needs {needs} of 69.3 GiB")), "{line}");
+    assert!(line.chars().count() <= 120, "{line}");
+}
+
+#[test]
+fn sixteen_thousand_gpus_are_predicted_by_classes() {
+    let mut window = planning(Opened::default());
+    set(&mut window, Control::Model, "llama-3-405b");
+    set(&mut window, Control::Pipeline, "16");
+    set(&mut window, Control::Gpus, "16384");
+    set(&mut window, Control::Batch, "2048 rows");
+    settle(&mut window);
+    let held = &window.app().planned().foreseen().expect("it can be").held;
+    assert_eq!((held.timeline.ranks().len(), held.timeline.ranks_at(0)), (16, 1024));
+    let rows = texts(&mut window, "predicted timeline");
+    assert!(rows.contains(&"stage 2 · 1,024 ranks".to_owned()), "{rows:?}");
+}
+
+#[test]
+fn a_cut_that_one_machine_can_train_is_trained_and_a_larger_one_says_why_not() {
+    let mut window = planning(Opened::default());
+    window.press(NONE, Key::R);
+    let line = window.explanation();
+    assert!(line.starts_with("1024 ranks are not trained on one machine"), "{line}");
+    for (control, value) in [
+        (Control::Tensor, "2"),
+        (Control::Pipeline, "2"),
+        (Control::Gpus, "8"),
+        (Control::Batch, "8 rows"),
+    ] {
+        set(&mut window, control, value);
+    }
+    settle(&mut window);
+    let planned = window.app().planned().here().expect("8 ranks").layout.clone();
+    assert_eq!((planned.dp, planned.tp, planned.pp, planned.microbatches), (2, 2, 2, 4));
+    window.press(NONE, Key::R);
+    assert_eq!(window.app().view().workspace, Workspace::Watch);
+    assert_eq!(window.app().run().scenario().layout, planned);
+}
+
+#[test]
+fn a_prediction_is_pinned_and_held_against_another_one() {
+    let mut window = planning(Opened::default());
+    window.press(NONE, Key::H);
+    let first = window.app().planned().foreseen().unwrap().held.length();
+    set(&mut window, Control::NetworkBandwidth, "× 0.25");
+    settle(&mut window);
+    window.press(NONE, Key::H);
+    let second = window.app().planned().foreseen().unwrap().held.length();
+    assert!(second > first, "a slower network takes longer: {first} {second}");
+    let pins: Vec<u32> = window.app().compared().pins().iter().map(|(id, _)| *id).collect();
+    let [newest, oldest] = pins[..] else { panic!("two pins: {pins:?}") };
+    for (half, pin) in [(Half::Upper, oldest), (Half::Lower, newest)] {
+        let choice = shardlab_visualizer::app::Choice::Pinned(pin);
+        window.ask(Command::Choose(half, choice));
+    }
+    window.frames(2);
+    assert_eq!(window.app().view().workspace, Workspace::Compare);
+    let both = window.app().compared().difference().unwrap();
+    assert_eq!([both.upper.length(), both.lower.length()], [first, second]);
+    let strip = texts(&mut window, "difference");
+    assert!(strip.contains(&format!("+{}", second - first)), "{strip:?}");
+    assert!(strip.contains(&"PREDICTED".to_owned()), "{strip:?}");
+}
+
+#[test]
+fn a_paused_plan_stands_still_and_asks_for_no_frame() {
+    let mut window = planning(Opened::default());
+    window.press(NONE, Key::Space);
+    window.frames(20);
+    let delay = window.harness.output().viewport_output[&ViewportId::ROOT].repaint_delay;
+    assert_eq!(delay, Duration::MAX, "no frame is asked for");
+    let before = window.harness.render().unwrap().into_raw();
+    window.frames(30);
+    assert!(window.harness.render().unwrap().into_raw() == before);
+}
