@@ -80,6 +80,15 @@ pub struct Start {
     pub notes: Vec<String>,
 }
 
+/// Times of a step that were recorded.
+#[derive(Clone, Debug)]
+pub struct Times {
+    /// As if every rank had its own device.
+    pub replayed: Trace,
+    /// On the clock of the run, if that was recorded.
+    pub measured: Option<Trace>,
+}
+
 /// Where steps come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -103,7 +112,7 @@ pub struct App {
     play: Play,
     step: Option<Step>,
     /// Times that are shown instead of those of the run.
-    times: Option<Trace>,
+    times: Option<Times>,
     axis: SteadyAxis,
     sight: Sight,
     view: View,
@@ -202,7 +211,7 @@ impl App {
     }
 
     /// Shows these times in every step instead of those of the run: they must be of its Plan.
-    pub fn freeze(&mut self, times: Trace) {
+    pub fn freeze(&mut self, times: Times) {
         self.times = Some(times);
         self.bring(self.step.as_ref().map(Step::number));
     }

@@ -11,12 +11,13 @@ use shardlab::trace::draw::timeline::{self, Level, Target};
 use shardlab::trace::{Span, Trace};
 use shardlab::units::Nanos;
 
-use super::{App, Held, begin, kind, other, window};
+use super::compare::Given;
+use super::{App, Held, Times, begin, kind, other, window};
 use crate::keys::{Action, Grain};
 use crate::over::Over;
 use crate::panels;
 use crate::play::{Direction, OnScreen};
-use crate::run::State;
+use crate::run::{Run, State};
 use crate::shown::{Command, Popup, Side, Sight, Step, Workspace};
 use crate::style::{Look, Scheme};
 
@@ -73,8 +74,8 @@ impl App {
             }
             Command::Choose(half, choice) => {
                 self.turn_to(Workspace::Compare);
-                let shown = (&self.run, self.step.as_ref());
-                self.compare.choose(ctx, (half, choice), shown);
+                let given = given(&self.run, self.times.as_ref(), self.step.as_ref());
+                self.compare.choose(ctx, (half, choice), &given);
                 self.reshape();
             }
         }
@@ -192,7 +193,7 @@ impl App {
     /// Another run with what is broken on purpose, in place of this one.
     pub(super) fn train_broken(&mut self, ctx: &egui::Context, scenario: Scenario) {
         // The old run ends first: two would share the cores.
-        let old = std::mem::replace(&mut self.run, crate::run::Run::told(scenario.clone()));
+        let old = std::mem::replace(&mut self.run, Run::told(scenario.clone()));
         let left = crate::texts::left_behind(old.scenario(), &scenario);
         let left = left.map(|name| old.leave(name)).unwrap_or_default();
         let faults = self.broken.faults().to_vec();
@@ -216,7 +217,7 @@ impl App {
     /// Brings a step onto the screen.
     pub(super) fn bring(&mut self, step: Option<u64>) {
         let replayed = |step| match &self.times {
-            Some(times) => Some(Trace { step, ..times.clone() }),
+            Some(times) => Some(Trace { step, ..times.replayed.clone() }),
             None => self.run.replayed(step),
         };
         let Some(trace) = step.and_then(replayed) else { return };
@@ -232,7 +233,7 @@ impl App {
         self.axis.hold(step.timeline.end());
         self.figures.take(step.number(), &step.bubble);
         if self.view.workspace == Workspace::Compare {
-            self.compare.follow(&self.run, Some(&step));
+            self.compare.follow(&given(&self.run, self.times.as_ref(), Some(&step)));
         }
         self.play.show(self.on_screen(&step));
         self.step = Some(step);
@@ -269,7 +270,8 @@ impl App {
     /// Makes ready what a workspace shows.
     pub(super) fn enter(&mut self, workspace: Workspace) {
         if workspace == Workspace::Compare {
-            self.compare.follow(&self.run, self.step.as_ref());
+            let given = given(&self.run, self.times.as_ref(), self.step.as_ref());
+            self.compare.follow(&given);
         }
     }
 
@@ -556,6 +558,17 @@ impl App {
             step.timeline.duration(step.timeline.end()),
         ))
     }
+}
+
+/// What there is to be compared.
+fn given<'a>(run: &'a Run, times: Option<&Times>, step: Option<&'a Step>) -> Given<'a> {
+    let measured = step.and_then(|step| match times {
+        Some(times) => {
+            times.measured.clone().map(|trace| Arc::new(Trace { step: step.number(), ..trace }))
+        }
+        None => run.measured(step.number()).cloned(),
+    });
+    Given { run, step, measured }
 }
 
 /// What of its time a workspace shows.

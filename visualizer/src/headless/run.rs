@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use shardlab::config::Scenario;
+use shardlab::trace::Clock;
 use shardlab::trace::export::Recording;
-use shardlab::trace::{Clock, Trace};
 use shardlab::train::DeviceRequest;
 
 use super::{Headless, Painter, ShotError};
-use crate::app::{Source, Start};
+use crate::app::{Source, Start, Times};
 use crate::args::{Scale, Size};
 use crate::run::State;
 use crate::saved::View;
@@ -49,7 +49,7 @@ impl Run {
         if let (Some(recording), Some(path)) = (recording, trace) {
             let facts = window.app().run().facts();
             let fits = facts.is_some_and(|facts| facts.plan.programs == recording.plan.programs);
-            let times = replayed(recording).filter(|_| fits).ok_or_else(|| {
+            let times = times(&recording).filter(|_| fits).ok_or_else(|| {
                 let file = path.display();
                 ShotError::Trace(format!(
                     "{file}: is no step of this scenario. Record one: shardlab train --scenario \
@@ -90,6 +90,7 @@ fn read(path: &Path) -> Result<Recording, ShotError> {
     recording.fault().map_or(Ok(recording), |why| Err(refuse(why)))
 }
 
-fn replayed(recording: Recording) -> Option<Trace> {
-    recording.trace(Clock::Replayed).cloned()
+fn times(recording: &Recording) -> Option<Times> {
+    let replayed = recording.trace(Clock::Replayed)?.clone();
+    Some(Times { replayed, measured: recording.trace(Clock::Measured).cloned() })
 }

@@ -265,7 +265,8 @@ mod tests {
     fn the_name_follows_what_is_chosen_but_not_what_was_typed() {
         let mut export = dialogue();
         assert_eq!(export.path, "shakespeare-small_watch_24.png");
-        export.change(|export| export.part = 1);
+        let timeline = export.parts.iter().position(|(part, _)| *part == Part::Timeline);
+        export.change(|export| export.part = timeline.unwrap());
         assert_eq!(export.path, "shakespeare-small_timeline_24.png");
         export.path = format!("/somewhere/{}", export.path);
         export.change(|export| export.form = Form::Csv);

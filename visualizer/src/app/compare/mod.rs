@@ -14,11 +14,11 @@ mod words;
 use std::sync::Arc;
 
 use eframe::egui;
-use shardlab::trace::Span;
 use shardlab::trace::draw::playback::slow_motion;
 use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::shortest_forward;
 use shardlab::trace::draw::timeline::Target;
+use shardlab::trace::{Span, Trace};
 use shardlab::units::Nanos;
 
 pub use self::choice::{Choice, Half};
@@ -45,6 +45,17 @@ pub struct Compare {
     pins: Vec<(u32, Arc<Held>)>,
     next_pin: u32,
     axis: SteadyAxis,
+}
+
+/// What there is to be compared.
+#[derive(Clone, Debug)]
+pub(super) struct Given<'a> {
+    /// The run.
+    pub(super) run: &'a Run,
+    /// The step on the screen.
+    pub(super) step: Option<&'a Step>,
+    /// The same on the clock of the run.
+    pub(super) measured: Option<Arc<Trace>>,
 }
 
 /// One of the two.
@@ -175,8 +186,9 @@ impl Compare {
         &mut self,
         ctx: &egui::Context,
         (half, choice): (Half, Choice),
-        (run, step): (&Run, Option<&Step>),
+        given: &Given<'_>,
     ) {
+        let Given { run, step, .. } = *given;
         let pinned = |id: &u32| self.pins.iter().find(|(known, _)| known == id);
         let state = match &choice {
             Choice::Pinned(id) => match pinned(id) {
@@ -201,7 +213,7 @@ impl Compare {
         }
         self.window(None);
         self.axis = SteadyAxis::default();
-        self.follow(run, step);
+        self.follow(given);
     }
 
     /// The two change places.
@@ -234,12 +246,12 @@ impl Compare {
     }
 
     /// The step on the screen has changed, or what is compared.
-    pub(super) fn follow(&mut self, run: &Run, step: Option<&Step>) {
-        let Some(step) = step else { return };
+    pub(super) fn follow(&mut self, given: &Given<'_>) {
+        let Some(step) = given.step else { return };
         for shown in &mut self.halves {
             let held = match shown.choice {
                 Choice::Measured => {
-                    run.measured(step.number()).map(|trace| Held::measured(&step.facts, trace))
+                    given.measured.as_ref().map(|trace| Held::measured(&step.facts, trace))
                 }
                 Choice::Replayed => Some(Held::replayed(step)),
                 Choice::Pinned(_) | Choice::Layout(_) => continue,

@@ -11,7 +11,7 @@ use eframe::egui;
 use shardlab::config::Scenario;
 use shardlab::trace::Span;
 use shardlab::trace::draw::axis::TimeAxis;
-use shardlab::trace::draw::timeline::Arrows;
+use shardlab::trace::draw::timeline::{Arrows, LONGEST, Target};
 use shardlab::units::Nanos;
 
 pub use self::foresee::Foreseen;
@@ -177,7 +177,7 @@ impl Planning {
                 self.sight.window = None;
             }
             let plan = foreseen.held.timeline.plan();
-            let fits = |target: &shardlab::trace::draw::timeline::Target| target.fits(plan);
+            let fits = |target: &Target| target.fits(plan);
             self.sight.selection = self.sight.selection.filter(fits);
             self.sight.hover = self.sight.hover.filter(fits);
         }
@@ -249,7 +249,11 @@ impl Planning {
     /// What one sees, in one sentence.
     pub fn sentence(&self) -> String {
         if let Some(fault) = self.faults.first() {
-            return format!("{}: {}.", fault.at.name(), fault.why);
+            let whole = format!("{}: {}.", fault.at.name(), fault.why);
+            // What to do stands at the control as well.
+            let why = fault.why.split(". ").next().unwrap_or_default();
+            let is_long = whole.chars().count() > LONGEST;
+            return if is_long { format!("{}: {why}.", fault.at.name()) } else { whole };
         }
         if let Some(why) = &self.trouble {
             return format!("Nothing can be predicted: {why}.");
