@@ -7,8 +7,8 @@
 pub mod cost;
 pub mod pieces;
 mod predicted;
-mod workers;
 pub mod textbook;
+mod workers;
 
 pub use predicted::{Ordered, Whatif};
 pub use workers::{Work, Workers, lay_out_on};
