@@ -6,6 +6,7 @@
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Sub};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +80,41 @@ impl fmt::Display for Bytes {
     }
 }
 
+impl FromStr for Bytes {
+    type Err = String;
+
+    /// Reads `1048576`, `512MiB`, `1.5GiB`, `2GB`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let size: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "k" | "kib" => 1 << 10,
+            "m" | "mib" => 1 << 20,
+            "g" | "gib" => 1 << 30,
+            "t" | "tib" => 1 << 40,
+            "kb" => 1_000,
+            "mb" => 1_000_000,
+            "gb" => 1_000_000_000,
+            "tb" => 1_000_000_000_000,
+            _ => {
+                return Err(format!(
+                    "`{unit}` is no unit: use B, KiB, MiB, GiB, TiB, KB, MB, GB or TB"
+                ));
+            }
+        };
+        // Whole numbers stay exact however large they are.
+        if let Ok(number) = number.parse::<u64>() {
+            let total = number.checked_mul(size);
+            return total.map(Bytes).ok_or_else(|| "more bytes than any memory has".to_owned());
+        }
+        match number.parse::<f64>() {
+            Ok(number) => Ok(Bytes((number * size as f64) as u64)),
+            Err(_) => Err("give a number and perhaps a unit, as in 1048576 or 512MiB".into()),
+        }
+    }
+}
+
 impl fmt::Display for Flops {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(&str, f64); 5] =
@@ -107,6 +143,26 @@ impl fmt::Display for Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_read_with_and_without_units() {
+        let cases = [
+            ("0", 0),
+            ("1048576", 1 << 20),
+            ("512MiB", 512 << 20),
+            ("512 mib", 512 << 20),
+            ("1.5GiB", 3 << 29),
+            ("2GB", 2_000_000_000),
+            ("64k", 64 << 10),
+            ("18446744073709551615", u64::MAX),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(text.parse::<Bytes>(), Ok(Bytes(expected)), "{text}");
+        }
+        for text in ["", "MiB", "5 apples", "-1", "1e9", "99999999999TiB"] {
+            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn quantities_display_with_their_unit() {

@@ -190,7 +190,7 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub run: RunArgs,
     /// What one rank may place, as in 512MiB: refuses what does not fit, with cuts that do.
-    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Devices")]
+    #[arg(long, value_name = "BYTES", help_heading = "Devices")]
     pub device_memory: Option<Bytes>,
     /// Predict the step on this machine's cores, as `doctor --calibrate` measured them.
     #[arg(long, conflicts_with_all = ["csv", "text"], help_heading = "Output")]
@@ -373,10 +373,10 @@ pub struct LayoutArgs {
     #[arg(long, value_name = "N")]
     pub node_size: Option<u32>,
     /// Gradients are summed in buckets of at least this much.
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES")]
     pub bucket_bytes: Option<Bytes>,
     /// Messages of gradients and weights are cut into chunks of at most this much.
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES")]
     pub chunk_bytes: Option<Bytes>,
     /// Units of each stage out of [embedding, layers…, head], as in 2,1,3.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
@@ -433,7 +433,7 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub device: DeviceRequest,
     /// What one rank may place, as in 512MiB.
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES")]
     pub device_memory: Option<Bytes>,
     /// Workers of the CPU; as many as cores if not said. Changes no bit of the result.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -449,37 +449,6 @@ pub enum Switch {
     Off,
 }
 
-/// Reads a number of bytes: `1048576`, `512MiB`, `1.5GiB`, `2GB`.
-fn bytes(text: &str) -> Result<Bytes, String> {
-    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let size: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
-        "kb" => 1_000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        "tb" => 1_000_000_000_000,
-        _ => {
-            return Err(format!(
-                "`{unit}` is no unit: use B, KiB, MiB, GiB, TiB, KB, MB, GB or TB"
-            ));
-        }
-    };
-    // Whole numbers stay exact however large they are.
-    if let Ok(number) = number.parse::<u64>() {
-        let total = number.checked_mul(size);
-        return total.map(Bytes).ok_or_else(|| "more bytes than any memory has".to_owned());
-    }
-    match number.parse::<f64>() {
-        Ok(number) => Ok(Bytes((number * size as f64) as u64)),
-        Err(_) => Err("give a number and perhaps a unit, as in 1048576 or 512MiB".into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -488,26 +457,6 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn bytes_are_read_with_and_without_units() {
-        let cases = [
-            ("0", 0),
-            ("1048576", 1 << 20),
-            ("512MiB", 512 << 20),
-            ("512 mib", 512 << 20),
-            ("1.5GiB", 3 << 29),
-            ("2GB", 2_000_000_000),
-            ("64k", 64 << 10),
-            ("18446744073709551615", u64::MAX),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(bytes(text), Ok(Bytes(expected)), "{text}");
-        }
-        for text in ["", "MiB", "5 apples", "-1", "1e9", "99999999999TiB"] {
-            assert!(bytes(text).is_err(), "{text}");
-        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use eframe::egui;
 use eframe::egui_wgpu::{RenderState, RendererOptions, ScreenDescriptor, WgpuConfiguration};
 use eframe::wgpu;
 use egui_kittest::wgpu::default_wgpu_setup;
-use shardlab::train::{DeviceRequest, Options, Session};
+use shardlab::train::{Options, Session};
 use shardlab_visualizer::app::{App, Source, Start};
 use shardlab_visualizer::presets;
 use shardlab_visualizer::run::State;
@@ -126,8 +126,8 @@ impl Window {
             ask.send(Instant::now() + info.delay).ok();
         });
         let view = View { scheme: Scheme::Light, distance: Distance::Desk, ..View::default() };
-        let (scenario, devices) = (presets::quickstart(), DeviceRequest::cpu());
-        let start = Start { scenario, devices, view, store: None, source, notes: Vec::new() };
+        let (scenario, options) = (presets::quickstart(), Options::on_cpu());
+        let start = Start { scenario, options, view, store: None, source, notes: Vec::new() };
         let app = App::new(&ctx, start);
         Ok(Self { ctx, app, canvas, asked, opened: Instant::now() })
     }
@@ -193,9 +193,8 @@ fn frame_cost(paints_itself: bool) -> Result<(), String> {
 
 /// Tokens a second of training alone.
 fn alone() -> Result<f64, String> {
-    let options = Options { devices: DeviceRequest::cpu(), ..Options::default() };
     let told = |error: shardlab::train::TrainError| error.to_string();
-    let mut session = Session::start(presets::quickstart(), options).map_err(told)?;
+    let mut session = Session::start(presets::quickstart(), Options::on_cpu()).map_err(told)?;
     let mut begin = Instant::now();
     for step in 0..WARM + STEPS {
         if step == WARM {

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use shardlab::train::DeviceRequest;
+use shardlab::exec::ExecOptions;
+use shardlab::train::{DeviceRequest, Options};
+use shardlab::units::Bytes;
 
 use crate::presets;
 use crate::saved::Saved;
@@ -35,6 +37,10 @@ pub struct Args {
     /// fastest in the window, the CPU for pictures.
     #[arg(long)]
     pub device: Option<DeviceRequest>,
+    /// What one rank may hold, as in 8MiB: what does not fit is refused, with cuts that do, and the
+    /// Memory tab shows the line.
+    #[arg(long, value_name = "BYTES")]
+    pub device_memory: Option<Bytes>,
     /// Colours; those of the system if absent, and light for pictures.
     #[arg(long, value_enum)]
     pub theme: Option<Theme>,
@@ -154,6 +160,13 @@ impl From<Theme> for Scheme {
 }
 
 impl Args {
+    /// What runs the ranks, and what each may hold; `otherwise` the devices.
+    pub fn options(&self, otherwise: DeviceRequest) -> Options {
+        let devices = self.device.clone().unwrap_or(otherwise);
+        let exec = ExecOptions { memory_cap: self.device_memory, ..ExecOptions::default() };
+        Options { devices, exec, ..Options::default() }
+    }
+
     /// The scenario that is asked for, if any, with lines of what was left out of its file.
     ///
     /// # Errors

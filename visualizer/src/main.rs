@@ -68,8 +68,8 @@ fn start(args: &Args) -> Result<Start, String> {
         view.distance = Distance::Room;
     }
     notes.truncate(3);
-    let devices = args.device.clone().unwrap_or_default();
-    Ok(Start { scenario, devices, view, store, source: Source::Trained, notes })
+    let options = args.options(DeviceRequest::default());
+    Ok(Start { scenario, options, view, store, source: Source::Trained, notes })
 }
 
 /// Writes pictures or an animation instead of opening a window.
@@ -129,10 +129,10 @@ fn run(args: &Args) -> Result<Run, Refusal> {
     if args.projector {
         view.distance = Distance::Room;
     }
-    let devices = args.device.clone().unwrap_or_else(DeviceRequest::cpu);
+    let options = args.options(DeviceRequest::cpu());
     let (at, trace) = (args.pictures.at, args.pictures.trace.clone());
     eprintln!("Training {at} steps of {}", scenario.name);
-    Ok(Run { scenario, devices, view, at, trace })
+    Ok(Run { scenario, options, view, at, trace })
 }
 
 fn tell(told: Told<'_>) {

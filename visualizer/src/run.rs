@@ -12,11 +12,12 @@ use shardlab::mesh::Rank;
 use shardlab::sim;
 use shardlab::trace::Trace;
 use shardlab::trace::captured::Captured;
+use shardlab::train::Options;
 use shardlab::train::driver::{
     Begin, Beside, Difference, Driver, Event, Explained, Facts, Fork, Place, Setup, Stepped,
 };
 use shardlab::train::faults::{Fault, Unsent};
-use shardlab::train::{DeviceRequest, Options};
+use shardlab::units::Bytes;
 
 use crate::play::Steps;
 
@@ -81,6 +82,8 @@ pub struct Run {
     state: State,
     /// The last steps, ascending and without holes.
     traces: VecDeque<Arc<Trace>>,
+    /// What a rank may hold.
+    memory_cap: Option<Bytes>,
     /// Ranks and links that are slow on purpose.
     delays: Delays,
     /// `(step, loss)` of all steps.
@@ -115,14 +118,12 @@ impl Run {
     /// rank trains beside.
     pub fn start(
         scenario: Scenario,
-        devices: DeviceRequest,
-        faults: Vec<Fault>,
+        options: Options,
         first: Option<u64>,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Self {
-        let beside = beside(&faults);
-        let options = Options { devices, faults, ..Options::default() };
-        let mut run = Self::told(scenario.clone());
+        let beside = beside(&options.faults);
+        let mut run = Self::told(scenario.clone()).capped(options.exec.memory_cap);
         let begin = if first.is_some() { Begin::Paused } else { Begin::Playing };
         match Driver::start(Setup { begin, ..Setup::new(scenario, options) }, wake) {
             Ok(driver) => {
@@ -153,6 +154,7 @@ impl Run {
             facts: None,
             state: State::Starting(Progress::Planning),
             traces: VecDeque::new(),
+            memory_cap: None,
             delays: Delays::default(),
             losses: Vec::new(),
             left: (0, Vec::new()),
@@ -169,6 +171,12 @@ impl Run {
         }
     }
 
+    /// The same, where a rank may hold so much.
+    #[must_use]
+    pub fn capped(self, memory_cap: Option<Bytes>) -> Self {
+        Self { memory_cap, ..self }
+    }
+
     /// What is trained.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
@@ -177,6 +185,11 @@ impl Run {
     /// All that does not change from step to step; `None` until the run is ready.
     pub fn facts(&self) -> Option<&Arc<Facts>> {
         self.facts.as_ref()
+    }
+
+    /// What a rank may hold, if that is bounded.
+    pub fn memory_cap(&self) -> Option<Bytes> {
+        self.memory_cap
     }
 
     /// How it stands.

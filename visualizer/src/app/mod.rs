@@ -38,7 +38,7 @@ use shardlab::trace::draw::axis::TimeAxis;
 use shardlab::trace::draw::playback::Speed;
 use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::theme::Kind;
-use shardlab::train::DeviceRequest;
+use shardlab::train::Options;
 use shardlab::train::driver::Event;
 use shardlab::train::faults::Fault;
 
@@ -68,8 +68,8 @@ const NEWS: Duration = Duration::from_millis(200);
 pub struct Start {
     /// What is trained.
     pub scenario: Scenario,
-    /// What runs the ranks.
-    pub devices: DeviceRequest,
+    /// What runs the ranks, and what each may hold.
+    pub options: Options,
     /// What the window looks like.
     pub view: View,
     /// Where view and scenario are kept; nowhere if absent.
@@ -106,7 +106,7 @@ pub struct App {
     desk: Desk,
     keys: Keys,
     source: Source,
-    devices: DeviceRequest,
+    options: Options,
     run: Run,
     broken: Broken,
     play: Play,
@@ -145,7 +145,7 @@ pub struct App {
 impl App {
     /// Starts the app and its run.
     pub fn new(ctx: &egui::Context, start: Start) -> Self {
-        let Start { scenario, devices, view, store, source, notes } = start;
+        let Start { scenario, options, view, store, source, notes } = start;
         let keys = Keys::default();
         ctx.add_plugin(keys.clone());
         ctx.set_fonts(fonts());
@@ -155,12 +155,12 @@ impl App {
         });
         let look = Look::new(kind(ctx, view.scheme), view.distance);
         look.apply(ctx);
-        let run = begin(ctx, scenario, &devices, Vec::new(), source);
+        let run = begin(ctx, scenario, &options, Vec::new(), source);
         let mut app = Self {
             desk: Desk { look, audit: Audit::default(), hint: None },
             keys,
             source,
-            devices,
+            options,
             run,
             broken: Broken::default(),
             play: Play::default(),
@@ -364,19 +364,19 @@ impl App {
 fn begin(
     ctx: &egui::Context,
     scenario: Scenario,
-    devices: &DeviceRequest,
+    options: &Options,
     faults: Vec<Fault>,
     source: Source,
 ) -> Run {
     let first = match source {
         Source::Trained => None,
         Source::TrainedTo(steps) => Some(steps),
-        Source::Told => return Run::told(scenario),
+        Source::Told => return Run::told(scenario).capped(options.exec.memory_cap),
     };
     let ctx = ctx.clone();
     // Soon enough: while a step plays, the next frame is due anyway, and no event adds one.
     let wake = move || ctx.request_repaint_after(NEWS);
-    Run::start(scenario, devices.clone(), faults, first, wake)
+    Run::start(scenario, Options { faults, ..options.clone() }, first, wake)
 }
 
 /// The theme that a scheme means here and now.

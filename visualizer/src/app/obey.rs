@@ -197,7 +197,7 @@ impl App {
         let left = crate::texts::left_behind(old.scenario(), &scenario);
         let left = left.map(|name| old.leave(name)).unwrap_or_default();
         let faults = self.broken.faults().to_vec();
-        self.run = begin(ctx, scenario, &self.devices, faults, self.source);
+        self.run = begin(ctx, scenario, &self.options, faults, self.source);
         self.run.follow(left);
         self.play.clear();
         self.compare.clear();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use shardlab::config::Scenario;
 use shardlab::trace::Clock;
 use shardlab::trace::export::Recording;
-use shardlab::train::DeviceRequest;
+use shardlab::train::Options;
 
 use super::{Headless, Painter, ShotError};
 use crate::app::{Source, Start, Times};
@@ -22,8 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub struct Run {
     /// What is trained.
     pub scenario: Scenario,
-    /// What runs the ranks.
-    pub devices: DeviceRequest,
+    /// What runs the ranks, and what each may hold.
+    pub options: Options,
     /// What the window looks like.
     pub view: View,
     /// The step that is shown, counted from 1.
@@ -40,10 +40,10 @@ impl Run {
         scale: Scale,
         painter: Option<Painter>,
     ) -> Result<Headless, ShotError> {
-        let Self { scenario, devices, view, at, trace } = self;
+        let Self { scenario, options, view, at, trace } = self;
         let recording = trace.as_deref().map(read).transpose()?;
         let source = Source::TrainedTo(at);
-        let start = Start { scenario, devices, view, store: None, source, notes: Vec::new() };
+        let start = Start { scenario, options, view, store: None, source, notes: Vec::new() };
         let mut window = Headless::open(start, size, scale, painter);
         train(&mut window, at)?;
         if let (Some(recording), Some(path)) = (recording, trace) {

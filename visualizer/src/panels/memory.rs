@@ -44,7 +44,7 @@ impl Panel for Memory {
             timeline: &step.timeline,
             ranks: &ranks,
             predicted: &[],
-            cap: None,
+            cap: shared.run.memory_cap(),
             over_time: Some(over_time),
             playhead: Some(shared.play.playhead()),
             selected: shared.sight.selection,

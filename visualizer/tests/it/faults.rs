@@ -9,7 +9,7 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use shardlab::config::{Layout, Model, ModelSource, OptimizerKind, Scenario};
 use shardlab::mesh::{Axis, Rank};
 use shardlab::trace::draw::timeline::Target;
-use shardlab::train::DeviceRequest;
+use shardlab::train::Options;
 use shardlab::train::faults::{Examination, Fault, Steps};
 use shardlab_visualizer::app::{App, Source, Start};
 use shardlab_visualizer::broken::{EXHIBITS, Under, Verdict};
@@ -41,7 +41,7 @@ fn everything() -> Scenario {
 fn open(scenario: Scenario, store: Option<std::path::PathBuf>) -> Window {
     let start = Start {
         scenario,
-        devices: DeviceRequest::cpu(),
+        options: Options::on_cpu(),
         view: View { left_tab: FAULTS, ..View::default() },
         store,
         source: Source::Trained,

@@ -91,7 +91,7 @@ fn a_step_that_runs_for_long_is_seen_and_one_that_has_ended_is_not() {
 fn a_real_run_starts_by_itself_shows_its_steps_and_holds_when_paused() {
     let start = Start {
         scenario: eight_ranks(),
-        devices: shardlab::train::DeviceRequest::cpu(),
+        options: shardlab::train::Options::on_cpu(),
         view: View::default(),
         store: None,
         source: Source::Trained,

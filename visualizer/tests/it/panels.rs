@@ -8,6 +8,7 @@ use shardlab::mesh::Rank;
 use shardlab::trace::captured::{Captured, first};
 use shardlab::trace::draw::timeline::{Level, Target};
 use shardlab::train::driver::{Event, Place};
+use shardlab::units::Bytes;
 use shardlab_visualizer::shown::{Command, Side};
 
 use crate::window::{Opened, Window, eight_ranks, sixty_four_ranks};
@@ -177,4 +178,14 @@ fn what_is_left_behind_stays_on_the_plot_of_losses() {
     window.ask(Command::Train(Box::new(other)));
     window.frames(2);
     assert!(window.app().run().left().1.is_empty());
+}
+
+#[test]
+fn what_a_rank_may_hold_is_a_line_across_the_bars_of_memory() {
+    let named = |memory_cap| {
+        let mut window = tab(Opened { memory_cap, ..Opened::default() }, MEMORY);
+        texts(&mut window).into_iter().filter(|text| text.contains("cap")).collect::<Vec<_>>()
+    };
+    assert_eq!(named(None), Vec::<String>::new());
+    assert!(!named(Some(Bytes(1 << 20))).is_empty());
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use shardlab::train::DeviceRequest;
+use shardlab::train::Options;
 use shardlab_visualizer::args::{Format, Scale, Size};
 use shardlab_visualizer::export::parts::Part;
 use shardlab_visualizer::export::raster::Image;
@@ -19,8 +19,8 @@ const STEP: u64 = 2;
 
 fn run(scheme: Scheme) -> Run {
     let view = View::new(scheme, Distance::Desk);
-    let devices = DeviceRequest::cpu();
-    Run { scenario: eight_ranks(), devices, view, at: STEP, trace: None }
+    let options = Options::on_cpu();
+    Run { scenario: eight_ranks(), options, view, at: STEP, trace: None }
 }
 
 /// Takes pictures of all views into a folder.

@@ -9,8 +9,10 @@ use egui::{Key, Modifiers, Pos2, pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::wgpu::WgpuTestRenderer;
 use shardlab::config::{Layout, Model, ModelSource, Scenario, Training};
+use shardlab::exec::ExecOptions;
+use shardlab::train::Options;
 use shardlab::train::driver::{Driver, Event, Setup};
-use shardlab::train::{DeviceRequest, Options};
+use shardlab::units::Bytes;
 use shardlab_visualizer::app::{App, Source, Start};
 use shardlab_visualizer::audit::Audit;
 use shardlab_visualizer::presets;
@@ -70,6 +72,8 @@ pub(crate) struct Opened {
     pub(crate) scheme: Scheme,
     pub(crate) distance: Distance,
     pub(crate) scenario: Scenario,
+    /// What a rank may hold.
+    pub(crate) memory_cap: Option<Bytes>,
     /// What paints it; a software adapter if absent.
     pub(crate) painter: Option<RenderState>,
 }
@@ -82,6 +86,7 @@ impl Default for Opened {
             scheme: Scheme::Light,
             distance: Distance::Desk,
             scenario: eight_ranks(),
+            memory_cap: None,
             painter: None,
         }
     }
@@ -122,10 +127,12 @@ pub(crate) fn harness(
 
 impl Window {
     pub(crate) fn empty(opened: Opened) -> Self {
-        let Opened { size, pixels_per_point, scheme, distance, scenario, painter } = opened;
+        let Opened { size, pixels_per_point, scheme, distance, scenario, memory_cap, painter } =
+            opened;
+        let exec = ExecOptions { memory_cap, ..ExecOptions::default() };
         let start = Start {
             scenario,
-            devices: DeviceRequest::cpu(),
+            options: Options { exec, ..Options::on_cpu() },
             view: View { scheme, distance, ..View::default() },
             store: None,
             source: Source::Told,

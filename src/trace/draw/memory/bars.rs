@@ -55,19 +55,24 @@ fn head_of(sketch: &mut Sketch<'_>, head: Area) {
 }
 
 /// What the colours and marks mean.
-pub(super) fn legend(sketch: &mut Sketch<'_>, legend: Area) {
+pub(super) fn legend(sketch: &mut Sketch<'_>, legend: Area, cap: Option<Bytes>) {
     let mut rest = legend;
     for role in Role::ALL {
         let paint = sketch.theme().memory(role);
         rest = sketch.swatch(rest, paint, &role.to_string());
     }
-    let name = "placed";
-    if rest.width > 8.0 + sketch.wide(name) {
-        let ink = sketch.theme().ink;
+    let theme = sketch.theme();
+    let cap = cap.map(|cap| (format!("cap {cap}"), theme.error));
+    for (name, ink) in [("placed".to_owned(), theme.ink)].into_iter().chain(cap) {
+        let width = 8.0 + sketch.wide(&name);
+        if rest.width <= width {
+            break;
+        }
         let mark = Area::new(rest.left, rest.centre().y - 6.0, 2.0, 12.0);
         sketch.fill(mark, ink);
         let on = sketch.plain();
-        sketch.write(rest.cut_left(6.0).1, name, Align::Left, on);
+        sketch.write(rest.cut_left(6.0).1, &name, Align::Left, on);
+        rest = rest.cut_left(width + 12.0).1;
     }
 }
 

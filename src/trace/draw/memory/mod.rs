@@ -72,7 +72,7 @@ impl Layout {
 pub fn draw(sketch: &mut Sketch<'_>, area: Area, frame: &Frame<'_>) -> Layout {
     let mut layout = Layout { end: frame.timeline.end(), ..Layout::default() };
     let (legend, area) = area.cut_top(sketch.line_of_text() + 4.0);
-    bars::legend(sketch, legend);
+    bars::legend(sketch, legend, frame.cap);
     let beside = area.width >= 560.0 * sketch.zoom();
     let bars = match (frame.over_time, beside) {
         (Some(over_time), true) => {
