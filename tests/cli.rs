@@ -3,13 +3,18 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use shardlab::cli::facts::suggestions;
 use shardlab::cli::summary::{Command as Next, Suggestion};
 use shardlab::config::Scenario;
+use shardlab::plan::Action;
+use shardlab::planner::{Purpose, StepSpec, plan_step};
+use shardlab::predict::here::{Calibration, Curve, Sizes};
+use shardlab::sim::Workers;
+use shardlab::units::{Bytes, Nanos};
 
 /// Eight ranks and a model that trains a step in milliseconds.
 const TINY: &str = r#"
@@ -31,6 +36,8 @@ warmup = 0
 fn shardlab(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shardlab"));
     command.args(arguments.split_whitespace()).stdin(Stdio::null());
+    // What a person has measured or chosen on this machine is none of a test's business.
+    command.env("XDG_CONFIG_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/no-settings"));
     command
 }
 
@@ -95,10 +102,12 @@ fn train_prints_the_fields_of_the_manual_and_their_sums_agree() {
         "devices",
         "layout",
         "memory",
+        "predicted_step_seconds",
         "steps",
         "tokens_per_second",
     ];
     assert_eq!(keys(&report), fields);
+    assert!(report["predicted_step_seconds"].is_null(), "nobody has measured this machine");
     assert_eq!(report["layout"]["dp"], 2);
     assert_eq!(report["layout"]["microbatches"], 2);
     assert_eq!(report["devices"].as_array().unwrap().len(), 8);
@@ -570,6 +579,64 @@ fn doctor_says_that_the_cpu_can_train_and_how_fast_it_is() {
         assert!(adapter["pass"].is_boolean() && !adapter["self_test"].as_str().unwrap().is_empty());
     }
     assert!(!answer["advice"].as_array().unwrap().is_empty());
+}
+
+/// A machine on which every unit of work of a scenario takes a nanosecond, and its file.
+fn calibration(folder: &Path) -> PathBuf {
+    let scenario = Scenario::read(&folder.join("tiny.toml")).unwrap();
+    let spec = StepSpec {
+        model: scenario.model.resolve().unwrap(),
+        layout: scenario.layout,
+        training: scenario.training,
+        purpose: Purpose::Train,
+        device_kinds: Vec::new(),
+    };
+    let plan = plan_step(&spec).unwrap();
+    let workers = Workers { count: 2, wake: Nanos(0), patience: Nanos(0) };
+    let mut calibration = Calibration::new("A machine".into(), &workers, u64::MAX);
+    let launched = plan.programs.iter().flat_map(|program| &program.instrs).filter_map(|instr| {
+        let Action::Launch { op, .. } = &instr.action else { return None };
+        Sizes::of(op)
+    });
+    for sizes in launched.chain([Sizes::of_copy(Bytes(4)), Sizes::of_message(Bytes(4))]) {
+        let axes = vec![vec![1.0]; sizes.at.len()];
+        let curve = Curve { axes, alone: vec![1.0], crowded: vec![1.0] };
+        calibration.kernels.insert(sizes.kernel.into(), curve);
+    }
+    let path = folder.join("machine.toml");
+    calibration.write(&path).unwrap();
+    path
+}
+
+#[test]
+fn a_step_is_predicted_from_what_a_machine_was_measured_to_take() {
+    let refused = refusal("plan tiny.toml --predict", 2);
+    assert!(
+        refused.contains("has not been measured. Run `shardlab doctor --calibrate`"),
+        "{refused}"
+    );
+    let folder = folder();
+    let path = calibration(folder.path());
+    let predict = "plan tiny.toml --predict --calibration machine.toml";
+    let answer = json(&run_in(folder.path(), &format!("{predict} --json")), 0);
+    assert_eq!(answer["predicted"]["machine"], "A machine");
+    assert_eq!(answer["badges"]["predicted"], "PREDICTED");
+    let seconds = answer["predicted"]["step_seconds"].as_f64().unwrap();
+    assert!(seconds > 0.0);
+    let shown = text(&run_in(folder.path(), predict).stdout);
+    assert!(shown.contains("A step on 2 cores of A machine"), "{shown}");
+    assert!(shown.contains(&format!("  {:.1} ms", seconds * 1e3)), "{shown}");
+    assert!(json(&run("plan tiny.toml --json"), 0)["predicted"].is_null(), "not asked for");
+
+    // One worker takes longer than two, and a file of another form is refused.
+    let written = fs::read_to_string(&path).unwrap();
+    fs::write(&path, written.replace("worker-count = 2", "worker-count = 1")).unwrap();
+    let answer = json(&run_in(folder.path(), &format!("{predict} --json")), 0);
+    assert!(answer["predicted"]["step_seconds"].as_f64().unwrap() > 1.5 * seconds);
+    fs::write(&path, written.replace("form = 1", "form = 9")).unwrap();
+    let output = run_in(folder.path(), predict);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("doctor --calibrate"));
 }
 
 #[test]

@@ -167,3 +167,19 @@ fn no_line_is_wider_than_eighty_columns() {
         assert!(text.lines().all(|line| width(line) <= 80), "{text}");
     }
 }
+
+#[test]
+fn a_predicted_step_stands_beside_the_measured_one_with_its_error() {
+    for (seconds, shown) in [
+        (0.1412, "141.2 ms predicted, 146.4 ms measured (−4 %)"),
+        (1.464, "1.46 s predicted, 146.4 ms measured (+900 %)"),
+        (0.1464, "146.4 ms predicted, 146.4 ms measured (+0 %)"),
+    ] {
+        let predicted = Some(Predicted { seconds, measured: 0.1464 });
+        let text = summary(&Summary { predicted, ..quickstart() }, "shardlab", &TERMINAL);
+        let line = text.lines().find(|line| line.starts_with("  A step ")).unwrap();
+        assert!(line.contains(shown) && line.ends_with(" PREDICTED"), "{line}");
+    }
+    let text = summary(&quickstart(), "shardlab", &TERMINAL);
+    assert!(!text.contains("A step"), "nothing is said on a machine that was never measured");
+}

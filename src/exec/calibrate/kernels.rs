@@ -22,7 +22,7 @@ const PRODUCT: &[u32] = &[16, 64, 256, 1024, 4096];
 /// Operations of the largest product and attention.
 const FLOPS_MAX: u64 = 600_000_000;
 /// Positions of a sequence, and elements of a head.
-const SEQ: &[u32] = &[16, 64, 256, 1024];
+const SEQ: &[u32] = &[16, 32, 64, 128, 256, 512, 1024];
 const HEAD: &[u32] = &[8, 16, 32, 64, 128];
 /// Rows of an attention over all its sequences, and its heads.
 const ROWS: u32 = 1024;
