@@ -11,7 +11,7 @@ use crate::exec::calibrate::{calibrate, processor};
 use crate::ops::Op;
 use crate::ops::matmul::{Form, Matmul};
 use crate::plan::Plan;
-use crate::predict::here::{Calibration, CalibrationError, Pace, Sizes, predict_plan};
+use crate::predict::here::{Calibration, CalibrationError, DISTANCES, Pace, Sizes, predict_plan};
 use crate::trace::{Badge, Trace};
 use crate::units::Bytes;
 
@@ -82,14 +82,16 @@ fn with_progress(workers: u32) -> Result<Calibration, Failure> {
 }
 
 fn answer<'a>(calibration: &'a Calibration, file: &'a Path) -> Answer<'a> {
+    let [near, far] = DISTANCES.map(f64::from);
     let product = |side: u32| {
         let op = Matmul { form: Form::Nn, m: side, n: side, k: side, accumulate: false };
         let sizes = Sizes::of(&Op::Matmul(op))?;
-        rate(calibration.pace(&sizes)?, side.into(), sizes.units)
+        rate(calibration.pace(&sizes, near)?, side.into(), sizes.units)
     };
     let copy = |bytes: Bytes| {
-        // Read and written.
-        rate(calibration.pace(&Sizes::of_copy(bytes))?, bytes.0, 2.0 * bytes.0 as f64)
+        // Read and written, from and to memory where the pieces are large.
+        let pace = calibration.pace(&Sizes::of_copy(bytes), far)?;
+        rate(pace, bytes.0, 2.0 * bytes.0 as f64)
     };
     Answer {
         file,

@@ -2,7 +2,8 @@
 //!
 //! The grids are geometric and wide: a layer of thousands of columns and the shard of a tiny one
 //! both lie inside. What would take too long is left out; a unit of it takes as long as at the
-//! largest point that is measured.
+//! largest point that is measured. What does little more than read and write is measured twice:
+//! near, in the caches that cores share, and far, in memory.
 
 use super::probe::Probe;
 use crate::ops::Op;
@@ -16,6 +17,7 @@ use crate::ops::optimizer::{AdamW, Sgd};
 use crate::ops::reduction::{SquaredNorm, SumRanks};
 use crate::ops::rope::Rope;
 use crate::ops::swiglu::{SwiGlu, SwiGluGrad};
+use crate::predict::here::DISTANCES;
 
 /// Sizes of a product.
 const PRODUCT: &[u32] = &[16, 64, 256, 1024, 4096];
@@ -24,30 +26,40 @@ const FLOPS_MAX: u64 = 600_000_000;
 /// Positions of a sequence, and elements of a head.
 const SEQ: &[u32] = &[16, 32, 64, 128, 256, 512, 1024];
 const HEAD: &[u32] = &[8, 16, 32, 64, 128];
+const HEAD_OF_ROPE: &[u32] = &[16, 64];
 /// Rows of an attention over all its sequences, and its heads.
 const ROWS: u32 = 1024;
 const HEADS: u32 = 4;
 /// Elements of a matrix by rows, and of a row.
-const MATRIX: &[u32] = &[1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 21];
-const ROW: &[u32] = &[64, 256, 1024];
+const MATRIX: &[u32] = &[1 << 10, 1 << 14, 1 << 18, 1 << 21];
+const ROW: &[u32] = &[64, 512];
 /// Elements of anything else, and bytes of what is moved.
-const ELEMENTS: &[u32] = &[1, 64, 1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 21];
-const BYTES: &[u32] = &[4, 256, 1 << 12, 1 << 15, 1 << 18, 1 << 21, 1 << 23];
+const ELEMENTS: &[u32] = &[1, 1 << 10, 1 << 14, 1 << 18, 1 << 21];
+const BYTES: &[u32] = &[4, 1 << 12, 1 << 16, 1 << 20, 1 << 23];
 
 /// A kernel that is measured.
 #[derive(Clone, Debug)]
 pub(super) struct Kernel {
     /// Its name in a calibration.
     pub(super) name: &'static str,
-    /// The sizes along each axis, as `predict::here::Sizes` gives them.
+    /// The sizes along each axis, as `predict::here::Sizes` gives them; then the distances, if they
+    /// matter.
     pub(super) axes: Vec<&'static [u32]>,
     make: fn(&[u32]) -> Probe,
 }
 
+/// What a point of a grid takes.
+#[derive(Clone, Debug)]
+pub(super) enum Point {
+    /// This is measured, where what is touched was touched so many bytes ago.
+    Measured { probe: Probe, distance: u32 },
+    /// As long as an earlier point of the grid, by its place.
+    As(Vec<usize>),
+}
+
 impl Kernel {
-    /// All points of its grid in the order of a curve: place, and what is measured there, unless
-    /// that would take too long.
-    pub(super) fn points(&self) -> Vec<(Vec<usize>, Option<Probe>)> {
+    /// All points of its grid in the order of a curve, by place.
+    pub(super) fn points(&self) -> Vec<(Vec<usize>, Point)> {
         let mut places = vec![Vec::new()];
         for axis in &self.axes {
             let longer = |place: Vec<usize>| {
@@ -55,19 +67,39 @@ impl Kernel {
             };
             places = places.into_iter().flat_map(longer).collect();
         }
-        let probe = |place: &Vec<usize>| {
-            let sizes: Vec<u32> = self.axes.iter().zip(place).map(|(axis, i)| axis[*i]).collect();
-            let probe = (self.make)(&sizes);
-            (probe.flops() <= FLOPS_MAX).then_some(probe)
-        };
-        places.into_iter().map(|place| (place.clone(), probe(&place))).collect()
+        places.into_iter().map(|place| (place.clone(), self.point(&place))).collect()
     }
+
+    fn point(&self, place: &[usize]) -> Point {
+        let mut sizes: Vec<u32> = self.axes.iter().zip(place).map(|(axis, i)| axis[*i]).collect();
+        let moves = self.axes.last().is_some_and(|axis| **axis == DISTANCES);
+        let distance = if moves { sizes.pop() } else { None };
+        let probe = (self.make)(&sizes);
+        match distance {
+            // So little is touched that it is near whatever happens.
+            Some(far) if far > DISTANCES[0] && !probe.reaches(DISTANCES[0]) => {
+                Point::As([&place[..place.len() - 1], &[0]].concat())
+            }
+            None if probe.flops() > FLOPS_MAX => Point::As(smaller(place)),
+            _ => Point::Measured { probe, distance: distance.unwrap_or(DISTANCES[0]) },
+        }
+    }
+}
+
+/// The neighbour of a place whose largest size is smaller.
+fn smaller(place: &[usize]) -> Vec<usize> {
+    let mut place = place.to_vec();
+    if let Some(largest) = place.iter_mut().max() {
+        *largest = largest.saturating_sub(1);
+    }
+    place
 }
 
 /// All of them.
 pub(super) fn all() -> Vec<Kernel> {
-    let matrix = || vec![MATRIX, ROW];
-    let line = || vec![ELEMENTS];
+    let far: &[u32] = &DISTANCES;
+    let matrix = || vec![MATRIX, ROW, far];
+    let line = || vec![ELEMENTS, far];
     let product = || vec![PRODUCT, PRODUCT, PRODUCT];
     let kernel = |name, axes, make| Kernel { name, axes, make };
     vec![
@@ -101,7 +133,7 @@ pub(super) fn all() -> Vec<Kernel> {
             let [rows, dim] = rows(at);
             launch(Op::RmsNormGradWeight(RmsNormGradWeight { rows, dim, accumulate: true }))
         }),
-        kernel("rope", vec![MATRIX, HEAD], rope),
+        kernel("rope", vec![MATRIX, HEAD_OF_ROPE, far], rope),
         kernel("swiglu", line(), |at| launch(Op::SwiGlu(SwiGlu { rows: 1, ffn: at[0] }))),
         kernel("swiglu_grad", line(), |at| {
             launch(Op::SwiGluGrad(SwiGluGrad { rows: 1, ffn: at[0] }))
@@ -121,7 +153,7 @@ pub(super) fn all() -> Vec<Kernel> {
         kernel("add_assign", line(), |at| launch(Op::AddAssign(AddAssign { len: at[0] }))),
         kernel("scale", line(), |at| launch(Op::Scale(Scale { len: at[0], factor: 0.5 }))),
         kernel("fill", line(), |at| launch(Op::Fill(Fill { len: at[0], value: 0.0 }))),
-        kernel("sum_ranks", vec![ELEMENTS, SLICES], |at| {
+        kernel("sum_ranks", vec![ELEMENTS, SLICES, far], |at| {
             let (len, ranks) = (at[0], at[1]);
             launch(Op::SumRanks(SumRanks { ranks, own: Some(0), len, accumulate: false }))
         }),
@@ -130,8 +162,8 @@ pub(super) fn all() -> Vec<Kernel> {
         }),
         kernel("adamw", line(), |at| launch(Op::AdamW(adamw(at[0])))),
         kernel("sgd", line(), |at| launch(Op::Sgd(Sgd { len: at[0], clip_norm: 1.0 }))),
-        kernel("copy", vec![BYTES], |at| Probe::Copy { bytes: at[0] }),
-        kernel("message", vec![BYTES], |at| Probe::Message { bytes: at[0] }),
+        kernel("copy", vec![BYTES, far], |at| Probe::Copy { bytes: at[0] }),
+        kernel("message", vec![BYTES, far], |at| Probe::Message { bytes: at[0] }),
     ]
 }
 
@@ -140,7 +172,7 @@ const VOCAB: u32 = 256;
 const EPS: f32 = 1e-5;
 const ROWS_OF_LOSS: &[u32] = &[1, 64, 1 << 12, 1 << 15];
 /// Ranks whose parts are merged or added.
-const SLICES: &[u32] = &[2, 4, 8];
+const SLICES: &[u32] = &[2, 8];
 
 fn launch(op: Op) -> Probe {
     Probe::Launch(op)
@@ -189,11 +221,14 @@ mod tests {
     #[test]
     fn what_is_measured_at_a_point_has_the_sizes_of_that_point() {
         for kernel in all() {
-            for (place, probe) in kernel.points() {
-                let Some(probe) = probe else { continue };
-                let at: Vec<f64> =
+            for (place, point) in kernel.points() {
+                let Point::Measured { probe, distance } = point else { continue };
+                let mut at: Vec<f64> =
                     kernel.axes.iter().zip(&place).map(|(axis, i)| axis[*i].into()).collect();
                 let sizes = probe.sizes().unwrap();
+                if at.len() > sizes.at.len() {
+                    assert_eq!(at.pop(), Some(distance.into()));
+                }
                 assert_eq!((sizes.kernel, &sizes.at), (kernel.name, &at));
                 assert!(sizes.units > 0.0);
             }
@@ -203,11 +238,12 @@ mod tests {
     #[test]
     fn the_smallest_point_is_measured_and_its_neighbours_lead_to_all_others() {
         for kernel in all() {
-            let points = kernel.points();
-            assert!(points[0].1.is_some(), "{}", kernel.name);
-            for (place, _) in points.iter().filter(|(_, probe)| probe.is_none()) {
-                let smaller = super::super::smaller(place);
-                assert!(smaller < *place, "{}: {place:?} is met before {smaller:?}", kernel.name);
+            let mut met = std::collections::BTreeSet::new();
+            for (place, point) in kernel.points() {
+                if let Point::As(other) = &point {
+                    assert!(met.contains(other), "{}: {place:?} before {other:?}", kernel.name);
+                }
+                met.insert(place);
             }
         }
     }
@@ -244,7 +280,8 @@ mod tests {
                 let sizes = Probe::Launch(op.clone()).sizes().unwrap();
                 let kernel = kernels.iter().find(|kernel| kernel.name == sizes.kernel);
                 let kernel = kernel.unwrap_or_else(|| panic!("{op} is not measured"));
-                assert_eq!(kernel.axes.len(), sizes.at.len(), "{op}");
+                let sized = kernel.axes.iter().filter(|axis| ***axis != DISTANCES);
+                assert_eq!(sized.count(), sizes.at.len(), "{op}");
             }
         }
     }
@@ -252,7 +289,9 @@ mod tests {
     #[test]
     fn the_executor_takes_the_smallest_of_everything() {
         for kernel in all() {
-            let probe = kernel.points().remove(0).1.unwrap();
+            let Point::Measured { probe, .. } = kernel.points().remove(0).1 else {
+                panic!("{}: the smallest is measured", kernel.name)
+            };
             for workers in [1, 2] {
                 let nanos = probe.nanos(workers).unwrap();
                 assert!(nanos > 0.0 && nanos.is_finite(), "{}: {nanos}", kernel.name);

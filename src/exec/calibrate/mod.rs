@@ -16,7 +16,7 @@ use super::tasks::WORK_WORTH_WAKING;
 use crate::predict::here::{Calibration, Curve, Sizes};
 use crate::sim::Workers;
 use crate::units::Nanos;
-use kernels::Kernel;
+use kernels::{Kernel, Point};
 
 /// Measures this machine with as many workers. `watch` is told the share that is done and what
 /// comes next.
@@ -62,12 +62,11 @@ fn pool(count: u32) -> Result<Workers, ExecError> {
 /// Measures a kernel at all points of its grid.
 fn curve(kernel: &Kernel, worker_count: u32) -> Result<Curve, ExecError> {
     let [mut alone, mut crowded] = [Vec::new(), Vec::new()];
-    // The nearest measured point of those that are too large, by their place in the grid.
     let mut measured: BTreeMap<Vec<usize>, [f64; 2]> = BTreeMap::new();
-    for (place, probe) in kernel.points() {
-        let unit = match probe {
-            Some(probe) => unit(&probe, worker_count)?,
-            None => measured[&smaller(&place)],
+    for (place, point) in kernel.points() {
+        let unit = match point {
+            Point::Measured { probe, distance } => unit(&probe, distance, worker_count)?,
+            Point::As(other) => measured[&other],
         };
         alone.push(unit[0]);
         crowded.push(unit[1]);
@@ -77,21 +76,15 @@ fn curve(kernel: &Kernel, worker_count: u32) -> Result<Curve, ExecError> {
     Ok(Curve { axes: axes.collect(), alone, crowded })
 }
 
-/// The neighbour of a point with its largest size smaller.
-fn smaller(place: &[usize]) -> Vec<usize> {
-    let mut place = place.to_vec();
-    if let Some(largest) = place.iter_mut().max() {
-        *largest = largest.saturating_sub(1);
-    }
-    place
-}
-
 /// Nanoseconds of a unit, alone and crowded.
-fn unit(probe: &Probe, worker_count: u32) -> Result<[f64; 2], ExecError> {
+fn unit(probe: &Probe, distance: u32, worker_count: u32) -> Result<[f64; 2], ExecError> {
     let units = probe.sizes().map_or(1.0, |sizes: Sizes| sizes.units);
-    let alone = probe.nanos(1)?;
-    // Work that all do at once is never faster than alone: what looks so is noise.
-    let crowded = if worker_count > 1 { probe.nanos(worker_count)?.max(alone) } else { alone };
+    let alone = probe.nanos_at(distance, 1)?;
+    let crowded = match worker_count {
+        0 | 1 => alone,
+        // Work that all do at once is never faster than alone: what looks so is noise.
+        _ => probe.nanos_at(distance, worker_count)?.max(alone),
+    };
     Ok([alone, crowded].map(|nanos| rounded(nanos / units)))
 }
 

@@ -1,25 +1,24 @@
 //! One kernel, copy or message, run many times on ranks of its own through the executor.
 //!
-//! Buffers are used in turn over some megabytes, as in a step: what an op reads was written a
-//! while ago, by now out of the nearest caches.
+//! Buffers are used in turn, as in a step: what an op touches was touched some megabytes ago, and is
+//! by now out of the nearest caches, or of all.
 
 use std::sync::Arc;
 
 use crate::exec::{ExecError, ExecOptions, Executor, StepInput};
 use crate::mesh::{Axis, Mesh, Rank, RankOrder};
 use crate::ops::elementwise::Fill;
+use crate::ops::reduction::SquaredNorm;
 use crate::ops::{Kernel as _, Op};
 use crate::plan::{
     Action, Arena, BufferDecl, BufferId, Instr, Lane, Life, Origin, Place, Plan, Program, Role,
     Tag, View,
 };
-use crate::predict::here::Sizes;
+use crate::predict::here::{DISTANCES, Sizes};
 use crate::shape::DType;
 use crate::trace::Trace;
 use crate::units::{Bytes, Nanos};
 
-/// Bytes over which the buffers of a rank are taken in turn.
-const FOOTPRINT: u64 = 4 << 20;
 /// Instructions of a rank at the most.
 const INSTRS_MAX: u64 = 256;
 /// What a run should last about, by a guess of operations and bytes a nanosecond.
@@ -27,7 +26,7 @@ const RUN_NANOS: f64 = 1.5e6;
 const GUESS_PER_NANO: [f64; 2] = [30.0, 8.0];
 /// Runs are repeated until they have lasted so long together, and at least `RUNS_MIN` times.
 const ALL_NANOS: u64 = 6_000_000;
-const RUNS_MIN: usize = 3;
+const RUNS_MIN: usize = 2;
 
 /// What is measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,22 +77,37 @@ impl Probe {
         }
     }
 
+    /// Bytes of its arguments.
+    fn bytes(&self) -> u64 {
+        self.slots().iter().map(|(_, len)| u64::from(*len) * 4).sum()
+    }
+
+    /// Whether so many of it that fit a run touch more than `distance` bytes.
+    pub(super) fn reaches(&self, distance: u32) -> bool {
+        self.bytes() * INSTRS_MAX > u64::from(distance)
+    }
+
     /// Nanoseconds of one, from its start to the start of the next, while each of `workers` workers
     /// runs the same: the lower quartile.
     ///
     /// # Errors
     /// If the machine gives no memory or no threads.
     pub fn nanos(&self, workers: u32) -> Result<f64, ExecError> {
+        self.nanos_at(DISTANCES[0], workers)
+    }
+
+    /// The same where all ranks together touch `distance` bytes before they touch one again.
+    pub(super) fn nanos_at(&self, distance: u32, workers: u32) -> Result<f64, ExecError> {
         let workers = workers.max(1);
         // A message needs two ranks.
         let ranks = if matches!(self, Self::Message { .. }) { workers.max(2) } else { workers };
-        let bytes: u64 = self.slots().iter().map(|(_, len)| u64::from(*len) * 4).sum();
-        let copies = (FOOTPRINT / bytes.max(1)).clamp(1, INSTRS_MAX / 4);
+        let bytes = self.bytes();
+        let copies = u64::from(distance / ranks).div_ceil(bytes.max(1)).clamp(1, INSTRS_MAX);
         let [flops, moved] = GUESS_PER_NANO;
         let guess = self.flops() as f64 / flops + bytes as f64 / moved;
-        let instrs = ((RUN_NANOS / guess.max(1.0)) as u64).clamp(1, INSTRS_MAX);
+        let instrs = ((RUN_NANOS / guess.max(1.0)) as u64).clamp(copies, INSTRS_MAX);
         let mut scene = Scene::new(ranks);
-        self.write(&mut scene, copies.min(instrs), instrs);
+        self.write(&mut scene, copies, instrs);
         let mut machine = Machine::new(scene.plan, workers)?;
         machine.run()?;
         let (mut taken, mut lasted) = (Vec::new(), Nanos(0));
@@ -162,35 +176,41 @@ pub(super) fn nothing(workers: u32) -> Result<f64, ExecError> {
 /// worker may take, which had nothing to do for that long.
 ///
 /// The first worker goes on with another such op: if the second one sleeps too long, it takes the
-/// message itself.
+/// message itself after that.
 pub(super) fn lateness(wait: Nanos) -> Result<[f64; 2], ExecError> {
     const ROUNDS: usize = 60;
-    // What a core writes into its nearest caches, roughly.
-    const BYTES_PER_NANO: u64 = 16;
-    const PIECE: u64 = 64 << 10;
-    let bytes = wait.0 * BYTES_PER_NANO;
-    let pieces = bytes.div_ceil(PIECE).max(1);
+    // What the op reads in that time, roughly.
+    const BYTES_PER_NANO: u64 = 8;
+    let len = (wait.0 * BYTES_PER_NANO / 4).max(1) as u32;
     let mut scene = Scene::new(2);
-    let len = (bytes / pieces / 4).max(1) as u32;
-    // Several, so that no op waits for the message before it.
-    let sent: Vec<View> = (0..8).map(|_| scene.buffer(Rank(0), (DType::F32, len))).collect();
+    let read = scene.buffer(Rank(0), (DType::F32, len));
     let arrives = scene.buffer(Rank(1), (DType::F32, 1));
-    let fill = Op::Fill(Fill { len, value: 0.0 });
-    let mut places = Vec::new();
-    for (round, view) in (0..ROUNDS as u64).zip(sent.iter().cycle()) {
-        let first = scene.plan.programs[0].instrs.len();
-        (0..pieces).for_each(|_| scene.launch(Rank(0), &fill, &[], &[*view]));
-        let send = scene.plan.programs[0].instrs.len();
-        scene.message(Rank(0), view.slice(0..1), (Rank(1), arrives), round);
-        places.push([first, send - 1, send]);
+    // Several, so that no op waits for the message of one before.
+    let sums: Vec<View> = (0..8).map(|_| scene.buffer(Rank(0), (DType::F32, 1))).collect();
+    // Nobody can help with it: it has one part.
+    let op = Op::SquaredNorm(SquaredNorm { len, guard: false, accumulate: false });
+    let mut places: Vec<[usize; 2]> = Vec::new();
+    for round in 0..ROUNDS {
+        let place = scene.plan.programs[0].instrs.len();
+        scene.launch(Rank(0), &op, &[read], &[sums[round % sums.len()]]);
+        // Behind this op, which the first worker takes because it is earlier in the program.
+        if let Some([_, send]) = places.last_mut() {
+            *send = place + 1;
+            let sent = sums[(round - 1) % sums.len()];
+            scene.message(Rank(0), sent, (Rank(1), arrives), round as u64);
+        }
+        places.push([place, 0]);
     }
+    // Nothing follows the last one.
+    places.pop();
     let mut machine = Machine::new(scene.plan, 2)?;
     machine.run()?;
     let trace = machine.run()?;
     let spans = &trace.spans[0];
-    let nanos = |from: Nanos, to: Nanos| to.0.saturating_sub(from.0) as f64;
-    let took = places.iter().map(|[first, last, _]| nanos(spans[*first].start, spans[*last].end));
-    let late = places.iter().map(|[_, last, send]| nanos(spans[*last].end, spans[*send].start));
+    let took = places.iter().map(|[op, _]| spans[*op].duration().0 as f64);
+    let late = places
+        .iter()
+        .map(|[op, send]| spans[*send].start.0.saturating_sub(spans[*op].end.0) as f64);
     Ok([lower_quartile(took.collect()), lower_quartile(late.collect())])
 }
 

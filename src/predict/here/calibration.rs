@@ -94,9 +94,15 @@ impl Calibration {
         Workers { count: self.worker_count, wake: self.wake, patience: self.patience }
     }
 
-    /// How long a kernel takes; `None` if it was not measured.
-    pub fn pace(&self, sizes: &Sizes) -> Option<Pace> {
-        let unit = self.kernels.get(sizes.kernel)?.at(&sizes.at)?;
+    /// How long a kernel takes if what it touches was touched so many bytes ago; `None` if it was
+    /// not measured. The distance is the last axis of those that do little more than read and write.
+    pub fn pace(&self, sizes: &Sizes, distance: f64) -> Option<Pace> {
+        let curve = self.kernels.get(sizes.kernel)?;
+        let mut at = sizes.at.clone();
+        if curve.axes.len() == at.len() + 1 {
+            at.push(distance);
+        }
+        let unit = curve.at(&at)?;
         let [alone, crowded] = unit.map(|unit| (unit * sizes.units).max(self.instruction.0 as f64));
         Some(Pace { alone, crowded })
     }
@@ -219,12 +225,15 @@ mod tests {
         let calibration = measured();
         let sizes = |units| Sizes { kernel: "attention", at: vec![16.0, 8.0], units };
         let pace = |sizes: &Sizes| {
-            let Pace { alone, crowded } = calibration.pace(sizes)?;
+            let Pace { alone, crowded } = calibration.pace(sizes, 1.0)?;
             Some(Pace { alone: alone.round(), crowded: crowded.round() })
         };
         assert_eq!(pace(&sizes(80_000.0)), Some(Pace { alone: 1_000.0, crowded: 1_040.0 }));
         assert_eq!(pace(&sizes(8.0)), Some(Pace { alone: 90.0, crowded: 90.0 }));
         assert_eq!(pace(&Sizes { kernel: "fill", ..sizes(8.0) }), None);
-        assert_eq!(pace(&Sizes { at: vec![16.0], ..sizes(8.0) }), None);
+        assert_eq!(pace(&Sizes { at: Vec::new(), ..sizes(8.0) }), None);
+        // One size fewer than axes: the last one is the distance, 8 bytes at the only point.
+        let near = calibration.pace(&Sizes { at: vec![256.0], ..sizes(80_000.0) }, 8.0).unwrap();
+        assert_eq!(near.alone.round(), 2_000.0);
     }
 }

@@ -2,15 +2,18 @@
 //! kernels and copies one by one, never a step.
 //!
 //! [`Calibration`] is what was measured and its file, `curve` reads durations between measured
-//! sizes, `sizes` says by which sizes an op is known. [`predict_plan`] prices every instruction and
+//! sizes, `sizes` says by which sizes an op is known, `distance` how near what it touches lies.
+//! [`predict_plan`] prices every instruction and
 //! lays all out over the machine's workers (`sim::workers`). `exec::calibrate` does the measuring.
 
 mod calibration;
 mod curve;
+mod distance;
 mod sizes;
 
 pub use calibration::{Calibration, CalibrationError, Pace};
 pub use curve::Curve;
+pub(crate) use distance::DISTANCES;
 pub use sizes::Sizes;
 
 use crate::ops::{Kernel as _, Op};
@@ -58,10 +61,20 @@ pub fn predict_plan(plan: &Plan, calibration: &Calibration) -> Result<Trace, Her
 
 /// What each node of the step's graph asks of a worker.
 fn works(plan: &Plan, graph: &Graph, calibration: &Calibration) -> Result<Vec<Work>, HereError> {
-    graph.nodes.iter().map(|node| work(plan, node, calibration)).collect()
+    let distances = distance::distances(plan);
+    let work = |node: &Node| {
+        let distance = distance::of_node(&distances, node.instrs());
+        work(plan, node, distance, calibration)
+    };
+    graph.nodes.iter().map(work).collect()
 }
 
-fn work(plan: &Plan, node: &Node, calibration: &Calibration) -> Result<Work, HereError> {
+fn work(
+    plan: &Plan,
+    node: &Node,
+    distance: f64,
+    calibration: &Calibration,
+) -> Result<Work, HereError> {
     let instr = &plan.programs[node.rank.index()].instrs[node.instr as usize];
     let sizes = match &instr.action {
         Action::Launch { op, .. } => Sizes::of(op),
@@ -75,7 +88,7 @@ fn work(plan: &Plan, node: &Node, calibration: &Calibration) -> Result<Work, Her
         Action::Copy { .. } => Sizes::of_copy(Bytes(0)).kernel.to_owned(),
         Action::Send { .. } | Action::Recv { .. } => Sizes::of_message(Bytes(0)).kernel.to_owned(),
     };
-    let pace = sizes.and_then(|sizes| calibration.pace(&sizes));
+    let pace = sizes.and_then(|sizes| calibration.pace(&sizes, distance));
     let Pace { alone, crowded } = pace.ok_or_else(|| HereError::Unmeasured { kernel: kernel() })?;
     let (parts, wakes) = match &instr.action {
         Action::Launch { op, .. } => (op.parts(), is_worth_waking(op, calibration)),
@@ -109,7 +122,7 @@ mod tests {
         plan_step(&spec).unwrap()
     }
 
-    /// A machine on which a unit of anything takes a nanosecond alone and two crowded.
+    /// A machine on which a unit of anything takes 1 ns alone and 1.2 ns crowded.
     fn machine(plan: &Plan, workers: Workers) -> Calibration {
         let mut calibration = Calibration::new("by hand".into(), &workers, u64::MAX);
         let axes = |sizes: &Sizes| vec![vec![1.0]; sizes.at.len()];
@@ -120,7 +133,7 @@ mod tests {
             Action::Copy { .. } | Action::Send { .. } | Action::Recv { .. } => None,
         });
         for sizes in launched.chain(moved) {
-            let curve = Curve { axes: axes(&sizes), alone: vec![1.0], crowded: vec![2.0] };
+            let curve = Curve { axes: axes(&sizes), alone: vec![1.0], crowded: vec![1.2] };
             calibration.kernels.insert(sizes.kernel.to_owned(), curve);
         }
         calibration
