@@ -68,7 +68,12 @@ pub fn run(args: &DoctorArgs) -> Result<Outcome, Failure> {
     }
     let adapters = adapters();
     let cpu = cpu()?;
-    let advice = advice(&adapters);
+    let mut advice = advice(&adapters);
+    advice.push(
+        "`shardlab doctor --calibrate` measures the CPU kernel by kernel, so that `plan --predict` \
+         can say how long a step of any layout takes here."
+            .into(),
+    );
     let gpu_support = cfg!(feature = "gpu");
     let answer = Answer { can_train: true, cpu, gpu_support, adapters, advice };
     if args.json {

@@ -26,7 +26,7 @@ const RUN_NANOS: f64 = 1.5e6;
 const GUESS_PER_NANO: [f64; 2] = [30.0, 8.0];
 /// Runs are repeated until they have lasted so long together, and at least `RUNS_MIN` times.
 const ALL_NANOS: u64 = 6_000_000;
-const RUNS_MIN: usize = 2;
+const RUNS_MIN: usize = 3;
 
 /// What is measured.
 #[derive(Clone, Debug, PartialEq)]
