@@ -15,6 +15,7 @@ pub mod formulas;
 pub mod ledger;
 pub mod sim;
 pub mod predict;
+pub mod search;
 pub mod exec;
 pub mod train;
 pub mod cli;

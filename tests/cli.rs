@@ -533,6 +533,74 @@ fn what_cannot_be_opened_or_is_negative_is_refused_before_anything_runs() {
     }
 }
 
+/// A wide model of two layers, which few layouts cut: a search takes moments.
+const WIDE: &str = "layers = 2\nhidden = 7936\nheads = 62\nkv_heads = 62\nhead_dim = 128\n\
+                    ffn = 31744\nvocab = 32000\ngated = true\n";
+
+#[test]
+fn a_search_accounts_for_every_layout_and_its_best_one_is_predicted_again() {
+    let folder = folder();
+    fs::write(folder.path().join("wide.toml"), WIDE).unwrap();
+    let search = "search --model wide.toml --cluster a100-40 --gpus 16 --batch 32 --seq 2048";
+    let found = json(&run_in(folder.path(), &format!("{search} --json")), 0);
+    let counts = &found["counts"];
+    let count = |name: &str| counts[name].as_u64().unwrap();
+    assert_eq!(count("enumerated"), count("refused") + count("bounded") + count("simulated"));
+    assert_eq!(count("open"), 0);
+    let refused = found["refused"].as_array().unwrap();
+    let by_reason: u64 = refused.iter().map(|of| of["count"].as_u64().unwrap()).sum();
+    assert_eq!(by_reason, count("refused"));
+    assert!(refused.iter().any(|of| of["reason"] == "memory"), "{refused:?}");
+    let best = found["best"].as_array().unwrap();
+    assert_eq!(best.len(), 10);
+    let seconds = |of: &Value| of["step_seconds"].as_f64().unwrap();
+    assert!(best.windows(2).all(|pair| seconds(&pair[0]) <= seconds(&pair[1])));
+    // The front begins with the fastest, and every point of it is slower and smaller than the last.
+    let front = found["front"].as_array().unwrap();
+    let memory = |of: &Value| of["memory_bytes"].as_f64().unwrap();
+    assert_eq!(front[0], best[0]);
+    for pair in front.windows(2) {
+        assert!(seconds(&pair[0]) < seconds(&pair[1]) && memory(&pair[0]) > memory(&pair[1]));
+    }
+    let losses = found["second_loses"].as_array().unwrap();
+    let sum: f64 = losses.iter().map(|loss| loss["seconds"].as_f64().unwrap()).sum();
+    assert!((sum - (seconds(&best[1]) - seconds(&best[0]))).abs() < 1e-9);
+    // The command that is printed at the end.
+    let repeat = found["repeat"].as_str().unwrap().strip_prefix("shardlab ").unwrap();
+    let again = json(&run_in(folder.path(), &format!("{repeat} --json")), 0);
+    assert_eq!(seconds(&again), seconds(&best[0]));
+    assert_eq!(again["fits"], true);
+    assert_eq!(again["mfu"], best[0]["mfu"]);
+
+    let output = run_in(folder.path(), search);
+    let said = text(&output.stdout);
+    let line = format!(
+        "{} layouts: {} refused, {} bounded away, {} simulated  COUNTED",
+        count("enumerated"),
+        count("refused"),
+        count("bounded"),
+        count("simulated")
+    );
+    assert!(said.contains(&line), "{said}");
+    assert!(said.contains(&format!("the best again: shardlab {repeat}\n")), "{said}");
+    assert_eq!(said.matches("  PREDICTED\n").count(), 3, "two tables and why: {said}");
+    assert!(output.stderr.is_empty(), "no bar where there is no terminal");
+}
+
+#[test]
+fn a_search_that_finds_nothing_says_what_the_smallest_needs_and_what_to_do() {
+    let error = refusal("search --model llama-3-405b --gpus 8", 2);
+    assert!(
+        error.contains("llama-3-405b on 8 GPUs of h100: no layout fits: the smallest"),
+        "{error}"
+    );
+    assert!(error.contains("a step may take 74.4 of 80 GB. Use more --gpus"), "{error}");
+    let error = refusal("search --model llama-3-8b --gpus 97 --batch 96", 2);
+    assert!(error.contains("layouts are refused, most as in:"), "{error}");
+    assert!(refusal("search --model llama-3-80b", 2).contains("Did you mean `llama-3-8b`?"));
+    assert!(refusal("search --cluster h101", 2).contains("Did you mean `h100`?"));
+}
+
 #[test]
 fn a_recorded_step_is_exported_for_other_programs() {
     let folder = folder();

@@ -57,6 +57,13 @@ Examples:
   shardlab simulate --model mine/ --cluster mine.toml --dp 8 --slow-rank 3=1.5
   shardlab simulate --runs tests/published/runs.json --leave-one-out";
 
+const SEARCH_EXAMPLES: &str = "\
+Examples:
+  shardlab search --model llama-3-70b --cluster h100 --gpus 1024
+  shardlab search --model llama-3-8b --cluster a100-80 --gpus 64 --batch 512 --seq 8192
+  shardlab search --model mine/ --cluster mine.toml --gpus 48 --json
+  shardlab search --here --ranks 4 --run      on this machine (after doctor --calibrate)";
+
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   shardlab verify --dp 2 --tp 2 --pp 2
@@ -91,6 +98,9 @@ pub enum Command {
     /// Without flags optimizer state is sharded, and tp cuts the sequence too.
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(Box<SimulateArgs>),
+    /// Find the fastest layouts of a model on a described cluster, or of a scenario on this machine.
+    #[command(after_help = SEARCH_EXAMPLES)]
+    Search(Box<SearchArgs>),
     /// Hold a layout against one rank, or against a reference case.
     #[command(after_help = VERIFY_EXAMPLES, allow_negative_numbers = true)]
     Verify(Box<VerifyArgs>),
@@ -269,6 +279,52 @@ pub struct SimulateArgs {
     /// Write Plan and predicted spans of one rank of each class, as JSON.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub trace: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
+/// `shardlab search`.
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    /// With --here: a scenario file (TOML); the quickstart if none is given.
+    #[arg(value_name = "SCENARIO", requires = "here")]
+    pub scenario: Option<PathBuf>,
+    /// A preset (gpt-175b, llama-3-8b, llama-3-405b, …), a folder with a Hugging Face config.json, or
+    /// a TOML file with the sizes; llama-3-8b if not said. With --here what `train` takes.
+    #[arg(long, value_name = "PRESET|DIR|FILE", help_heading = "Model and data")]
+    pub model: Option<String>,
+    /// A preset (v100, a100-40, a100-80, h100, h200, b200, gb200, rtx4090, …) or a TOML file; h100 if
+    /// not said.
+    #[arg(long, value_name = "NAME|FILE", help_heading = "Cluster")]
+    pub cluster: Option<String>,
+    /// Ranks; one node if not said.
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    pub gpus: Option<u32>,
+    /// Rows of a step over all data-parallel ranks; one a GPU if not said.
+    #[arg(long, value_name = "ROWS", help_heading = "Model and data")]
+    pub batch: Option<u32>,
+    /// Tokens of a row; 4096 if not said.
+    #[arg(long, value_name = "TOKENS", help_heading = "Model and data")]
+    pub seq: Option<u64>,
+    /// bf16, fp16 or fp8.
+    #[arg(long, value_name = "TYPE", default_value = "bf16", value_parser = super::simulate::precision, help_heading = "Model and data")]
+    pub precision: Precision,
+    /// The layouts of a scenario on this machine's cores, as `doctor --calibrate` measured them.
+    #[arg(long, conflicts_with_all = ["cluster", "gpus", "precision"], help_heading = "This machine")]
+    pub here: bool,
+    /// With --here: ranks; as many as in the scenario if not said.
+    #[arg(long, value_name = "N", requires = "here", help_heading = "This machine")]
+    pub ranks: Option<u32>,
+    /// With --here: train with the best layout, and hold its prediction against what is measured.
+    #[arg(long, requires = "here", conflicts_with = "json", help_heading = "This machine")]
+    pub run: bool,
+    /// With --run: optimizer steps.
+    #[arg(long, value_name = "N", requires = "run", help_heading = "This machine")]
+    pub steps: Option<u64>,
+    /// With --here: what another machine was measured to take.
+    #[arg(long, value_name = "FILE", requires = "here", help_heading = "This machine")]
+    pub calibration: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long, help_heading = "Output")]
     pub json: bool,

@@ -1,6 +1,6 @@
 //! The command: how it reads its arguments, what it prints, and with which code it exits.
 //!
-//! One file a command: [`quickstart`], [`train`], [`plan`], [`simulate`], [`verify`], [`trace`],
+//! One file a command: [`quickstart`], [`train`], [`plan`], [`simulate`], [`search`], [`verify`], [`trace`],
 //! [`doctor`] with `calibrated`. [`args`] is what can be typed, [`settings`] what it means,
 //! [`report`] the numbers of a run. [`live`] draws the running schedule, [`screen`] redraws it in
 //! place, [`summary`] tells how a run went: pure functions from facts to [`text`]. Data go to
@@ -14,6 +14,7 @@ pub mod plan;
 pub mod verify;
 pub mod trace;
 pub mod simulate;
+pub mod search;
 pub mod doctor;
 mod calibrated;
 pub mod report;
@@ -82,6 +83,7 @@ fn dispatch(cli: &Cli) -> Result<Outcome, Failure> {
         Some(Command::Verify(args)) => verify::run(args),
         Some(Command::Trace(command)) => trace::run(command),
         Some(Command::Simulate(args)) => simulate::run(args),
+        Some(Command::Search(args)) => search::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();

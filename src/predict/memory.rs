@@ -44,20 +44,46 @@ pub fn fits(positions: &[PositionMemory], memory_gb: f64) -> bool {
     positions.iter().all(|position| position.total() <= USABLE * memory_gb * 1e9)
 }
 
-/// Memory of each position. `table`: the schedule of the whole step.
-pub fn positions(workload: &Workload, table: &Schedule) -> Vec<PositionMemory> {
-    let in_flight = in_flight_peaks(table);
-    (0..workload.split.pp).map(|pp| position(workload, table, pp, in_flight[pp as usize])).collect()
+/// What a pipeline position holds by a schedule, whatever the sizes of the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its stages, ascending.
+    pub stages: Vec<u32>,
+    /// The most microbatches of these stages that wait for their backward.
+    pub in_flight: u32,
 }
 
-fn position(workload: &Workload, table: &Schedule, pp: u32, in_flight: u32) -> PositionMemory {
+impl Held {
+    /// By position, from the schedule of the whole step.
+    pub fn of(table: &Schedule) -> Vec<Self> {
+        let owners = owners(table);
+        let stages = |position: u32| {
+            let of = owners.iter().enumerate().filter(|(_, owner)| **owner == position);
+            of.map(|(stage, _)| stage as u32).collect()
+        };
+        let peaks = in_flight_peaks(table).into_iter().enumerate();
+        peaks.map(|(at, in_flight)| Self { stages: stages(at as u32), in_flight }).collect()
+    }
+}
+
+/// Memory of each position. `table`: the schedule of the whole step.
+pub fn positions(workload: &Workload, table: &Schedule) -> Vec<PositionMemory> {
+    of_held(workload, &Held::of(table))
+}
+
+/// The same from what each position holds.
+pub fn of_held(workload: &Workload, held: &[Held]) -> Vec<PositionMemory> {
+    let stages = held.iter().map(|held| held.stages.len() as u32).sum();
+    let layers = layers_of_stages(workload.model.layers, stages);
+    (0..).zip(held).map(|(at, held)| position(workload, at, held, &layers)).collect()
+}
+
+fn position(workload: &Workload, pp: u32, held: &Held, layers_of: &[u64]) -> PositionMemory {
     let Workload { model, split, software, recomputed, .. } = workload;
-    let owners = owners(table);
-    let stages = owners.len() as u32;
-    let layers_of = layers_of_stages(model.layers, stages);
-    let held: Vec<u32> = (0..stages).filter(|stage| owners[*stage as usize] == pp).collect();
+    let Held { stages: held, in_flight } = held;
     let layers: u64 = held.iter().map(|stage| layers_of[*stage as usize]).sum();
-    let (first, last) = (held.contains(&0), held.contains(&(stages - 1)));
+    let last_stage = layers_of.len() as u32 - 1;
+    let (first, last) = (held.contains(&0), held.contains(&last_stage));
     let tables = match (first, last) {
         (true, true) => 2 - u64::from(model.tied),
         (false, false) => 0,
@@ -79,7 +105,7 @@ fn position(workload: &Workload, table: &Schedule, pp: u32, in_flight: u32) -> P
     let kept = tokens * kept_per_token(workload);
     // The table counts passes through single stages; each holds its share of the layers.
     let chunks = held.len().max(1) as f64;
-    let passes = f64::from(in_flight) / chunks;
+    let passes = f64::from(*in_flight) / chunks;
     let input = tokens * 2.0 * model.hidden as f64 / sequence_cut(workload);
     let layers = layers as f64;
     let activations = match *recomputed {

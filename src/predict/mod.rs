@@ -10,10 +10,12 @@ pub mod here;
 pub mod memory;
 pub mod published;
 pub mod score;
+mod parts;
 mod software;
 mod steady;
 
-pub use steady::Prepared;
+pub use parts::StepParts;
+pub use steady::{Prepared, step_seconds};
 
 use std::collections::BTreeMap;
 
@@ -22,16 +24,15 @@ use crate::config::workload::{Precision, Workload};
 use crate::mesh::Axis;
 use crate::ops::Op;
 use crate::ops::coarse::{Coarse, CoarseKind};
-use crate::plan::{Action, CollectiveKind, Lane};
+use crate::plan::{Action, CollectiveKind};
 use crate::planner::cluster::classes::{Classes, Knobs};
 use crate::planner::cluster::{ClusterPlan, Exchange, cluster_plan, topology};
 use crate::planner::schedule::Schedule;
 use crate::planner::schedule::named::named;
 use crate::sim::cost::{Constants, Pricer};
 use crate::sim::{Ordered, SimError, Whatif};
+use crate::trace::Trace;
 use crate::trace::bubble::{Bubble, bubble};
-use crate::trace::{Span, Trace};
-use crate::units::Nanos;
 use memory::PositionMemory;
 
 /// What is asked of a prediction beyond workload and cluster.
@@ -60,8 +61,8 @@ pub struct Prediction {
     pub bytes: BTreeMap<Axis, f64>,
     /// Memory of each pipeline position.
     pub memory: Vec<PositionMemory>,
-    /// Seconds of a mean rank in which a message or collective of it runs and no kernel.
-    pub exposed_comm_seconds: f64,
+    /// Where the step goes on a mean rank.
+    pub parts: StepParts,
     /// The Plan that was laid out.
     pub cluster_plan: ClusterPlan,
     /// When its instructions run.
@@ -86,34 +87,51 @@ pub fn predict(
     let trace = ordered.predict(&pricer, *whatif)?;
     let plan = ordered.cluster;
     let step_seconds = with_overheads(trace.end().as_secs(), workload, constants);
-    let ranks = f64::from(workload.split.ranks());
-    let flops = workload.model_flops() / ranks / step_seconds;
-    let peak = match (workload.precision, cluster.gpu.tflops_8bit) {
-        (Precision::Fp8, Some(peak)) => peak,
-        _ => cluster.gpu.tflops_16bit,
-    };
+    let rate = Rate::of(workload, cluster, step_seconds);
     Ok(Prediction {
         step_seconds,
-        tflops_per_gpu: flops * 1e-12,
-        mfu: flops * 1e-12 / peak,
+        tflops_per_gpu: rate.tflops_per_gpu,
+        mfu: rate.mfu,
         bubble: bubble(&plan.plan, &trace),
         bytes: bytes(&plan),
         memory: memory::positions(workload, &table),
-        exposed_comm_seconds: exposed(&plan, &trace),
+        parts: StepParts::of(&plan, &trace, step_seconds),
         cluster_plan: plan,
         trace,
     })
 }
 
+/// How much of the GPUs a step uses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Operations of the model a second and GPU, in units of 10¹².
+    pub tflops_per_gpu: f64,
+    /// The same over the peak of the GPU.
+    pub mfu: f64,
+}
+
+impl Rate {
+    /// Of a step that takes so many seconds.
+    pub fn of(workload: &Workload, cluster: &Cluster, step_seconds: f64) -> Self {
+        let ranks = f64::from(workload.split.ranks());
+        let tflops_per_gpu = workload.model_flops() / ranks / step_seconds * 1e-12;
+        let peak = match (workload.precision, cluster.gpu.tflops_8bit) {
+            (Precision::Fp8, Some(peak)) => peak,
+            _ => cluster.gpu.tflops_16bit,
+        };
+        Self { tflops_per_gpu, mfu: tflops_per_gpu / peak }
+    }
+}
+
 /// The table of a workload's schedule with some number of microbatches.
-fn table(workload: &Workload, microbatches: u32) -> Schedule {
+pub(crate) fn table(workload: &Workload, microbatches: u32) -> Schedule {
     let split = &workload.split;
     named(&split.schedule, split.pp, split.chunks, microbatches)
         .unwrap_or_else(|| Schedule { rows: vec![Vec::new(); split.pp as usize] })
 }
 
 /// What the host adds to a step, and the slowest of many GPUs.
-fn with_overheads(schedule: f64, workload: &Workload, constants: &Constants) -> f64 {
+pub(crate) fn with_overheads(schedule: f64, workload: &Workload, constants: &Constants) -> f64 {
     let doublings = (f64::from(workload.split.ranks()) / 8.0).log2().max(0.0);
     (schedule + constants.step_seconds) * (1.0 + constants.straggler * doublings)
 }
@@ -155,41 +173,4 @@ fn collective_bytes(cluster: &ClusterPlan, op: &Coarse) -> Option<(Axis, f64)> {
         ways * (n - 1.0) / n * exchange.bytes * exchange.repeats / f64::from(op.pieces)
     };
     Some((list.first()?.axis, list.iter().map(sent).sum()))
-}
-
-/// Seconds of a mean rank in which something of it is on its way and no kernel runs.
-fn exposed(cluster: &ClusterPlan, trace: &Trace) -> f64 {
-    let (mut sum, mut ranks) = (0.0, 0.0);
-    let classes = cluster.plan.programs.iter().zip(&trace.spans).zip(&cluster.classes.sizes);
-    for ((program, spans), members) in classes {
-        let (mut kernels, mut moving) = (Vec::new(), Vec::new());
-        for (instr, span) in program.instrs.iter().zip(spans) {
-            let computes = match &instr.action {
-                Action::Launch { op: Op::Coarse(op), .. } => {
-                    instr.lane == Lane::Compute && op.kind != CoarseKind::LayerCollectives
-                }
-                Action::Launch { .. } | Action::Copy { .. } => true,
-                Action::Send { .. } | Action::Recv { .. } => false,
-            };
-            if computes { kernels.push(*span) } else { moving.push(*span) }
-        }
-        let both = covered(kernels.iter().chain(&moving).copied().collect());
-        let exposed = both - covered(kernels);
-        sum += exposed.as_secs() * f64::from(*members);
-        ranks += f64::from(*members);
-    }
-    if ranks > 0.0 { sum / ranks } else { 0.0 }
-}
-
-/// Time that is covered by at least one span.
-fn covered(mut spans: Vec<Span>) -> Nanos {
-    spans.sort_unstable_by_key(|span| span.start);
-    let (mut sum, mut until) = (Nanos(0), Nanos(0));
-    for Span { start, end } in spans {
-        if end > until {
-            sum += end - start.max(until);
-            until = end;
-        }
-    }
-    sum
 }

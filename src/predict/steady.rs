@@ -15,6 +15,20 @@ use crate::sim::{Ordered, SimError};
 /// Groups of microbatches, of one for each pipeline position, until a pipeline is surely full.
 const GROUPS: u32 = 3;
 
+/// Seconds of a step, all microbatches laid out: what `predict` says, and nothing else of it.
+///
+/// # Errors
+/// If the step would hang.
+pub fn step_seconds(
+    workload: &Workload,
+    cluster: &Cluster,
+    constants: &Constants,
+) -> Result<f64, SimError> {
+    let step = ordered(workload, cluster, workload.batch.microbatches);
+    let end = step.end(&Pricer { cluster, constants })?;
+    Ok(with_overheads(end.as_secs(), workload, constants))
+}
+
 /// The step of a workload, written once, to be priced any number of times.
 #[derive(Clone, Debug)]
 pub struct Prepared {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms from the ground up: a room may name rooms of lower floors, and itself.
-const FLOORS: [&[&str]; 15] = [
+const FLOORS: [&[&str]; 16] = [
     &["units", "random"],
     &["shape"],
     &["mesh"],
@@ -15,6 +15,7 @@ const FLOORS: [&[&str]; 15] = [
     &["planner"],
     &["sim"],
     &["formulas", "predict"],
+    &["search"],
     &["exec"],
     &["data"],
     &["checkpoint"],

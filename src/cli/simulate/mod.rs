@@ -238,7 +238,7 @@ fn answer(question: &Question, prediction: &Prediction) -> Answer {
         bytes: json!({ "total": sum, "by_axis": { "dp": dp, "tp": tp, "pp": pp } }),
         memory: memory.clone(),
         fits: crate::predict::memory::fits(memory, question.cluster.gpu.memory_gb),
-        exposed_comm_seconds: prediction.exposed_comm_seconds,
+        exposed_comm_seconds: prediction.parts.exposed_comm,
         classes: prediction.cluster_plan.classes.count(),
         ranks: question.workload.split.ranks(),
         badges: json!({
@@ -276,7 +276,7 @@ fn text(question: &Question, prediction: &Prediction) -> String {
     fact("TFLOP/s a GPU", format!("{:.0}", prediction.tflops_per_gpu), predicted);
     fact("MFU", percent(prediction.mfu), predicted);
     fact("waiting over span", percent(prediction.bubble.waiting_over_span), predicted);
-    fact("exposed communication", step_time(prediction.exposed_comm_seconds), predicted);
+    fact("exposed communication", step_time(prediction.parts.exposed_comm), predicted);
     for (axis, bytes) in &prediction.bytes {
         if *bytes > 0.0 {
             fact(
@@ -324,7 +324,7 @@ fn memory_lines(positions: &[PositionMemory], memory_gb: f64) -> Vec<String> {
     lines
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 

@@ -58,7 +58,7 @@ pub struct Topology<'a> {
 
 impl Topology<'_> {
     /// The ranks of a rank's group: tensor, data (all that hold the same weights) or sequence.
-    pub(super) fn group(&self, rank: Rank, kind: GroupKind) -> Vec<Rank> {
+    pub fn group(&self, rank: Rank, kind: GroupKind) -> Vec<Rank> {
         match kind {
             GroupKind::Tensor => self.mesh.group(rank, Axis::Tp),
             GroupKind::Data => self.mesh.group(rank, Axis::Dp),
@@ -72,7 +72,7 @@ impl Topology<'_> {
     }
 
     /// How a group lies.
-    pub(super) fn lies(&self, members: &[Rank]) -> Group {
+    pub fn lies(&self, members: &[Rank]) -> Group {
         let mut nodes: BTreeMap<u32, u32> = BTreeMap::new();
         for rank in members {
             *nodes.entry(rank.0 / self.node).or_default() += 1;
@@ -93,7 +93,7 @@ impl Topology<'_> {
     }
 
     /// Whether two ranks lie in different nodes, and how slow their link is, in thousandths.
-    pub(super) fn link(&self, a: Rank, b: Rank) -> (bool, u32) {
+    pub fn link(&self, a: Rank, b: Rank) -> (bool, u32) {
         let is = |(x, y, _): &&(Rank, Rank, f64)| (*x, *y) == (a, b) || (*x, *y) == (b, a);
         let slow = self.knobs.slow_links.iter().find(is).map_or(1.0, |(.., factor)| *factor);
         (a.0 / self.node != b.0 / self.node, thousandths(slow))
@@ -118,7 +118,7 @@ fn thousandths(factor: f64) -> u32 {
 
 /// The groups that run collectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum GroupKind {
+pub enum GroupKind {
     /// Slices of the same matrices.
     Tensor,
     /// The same weights.

@@ -1,23 +1,26 @@
 //! The cluster Plan: the step of a large cluster with one rank of each class and coarse ops.
 //!
 //! Thousands of ranks are never planned whole. [`classes`] finds which ranks are alike, [`work`]
-//! says what a layer costs in sizes, and this writes a Plan in which a pass of a microbatch through
-//! a stage is one op. The Plan is ordered, laid out and drawn as any other; only `sim` knows how
-//! long its ops take, from the tables beside it, and `exec` refuses it by name.
+//! says what a layer costs in sizes, [`stage`] what a stage does, and this writes a Plan in which a
+//! pass of a microbatch through a stage is one op. The Plan is ordered, laid out and drawn as any
+//! other; only `sim` knows how long its ops take, from the tables beside it, and `exec` refuses it by
+//! name.
 
 pub mod classes;
+pub mod stage;
 pub mod work;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::workload::{Precision, Recomputed, Sharding, Workload};
+use crate::config::workload::Workload;
 use crate::mesh::{Axis, Mesh};
 use crate::plan::{CollectiveKind, Plan};
-use crate::planner::schedule::{Pass, Schedule};
+use crate::planner::schedule::Schedule;
 use crate::shape::parts;
 use classes::{Classes, Group, Knobs, Topology};
-use work::{LayerWork, Work};
+use stage::{StageCosts, StageShape};
+use work::Work;
 
 /// A Plan of one rank of each class, with what its coarse ops stand for.
 #[derive(Clone, Debug)]
@@ -123,25 +126,16 @@ pub fn cluster_plan(
     write::write(Spec::new(workload, table, topology), classes)
 }
 
-/// Who takes part in the communication of a pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Inside {
-    tensor: Group,
-    sequence: Group,
-    /// The two ends of a hand-over that blocks.
-    handed: Option<Group>,
-}
-
 /// What the writers of all ranks share.
 struct Spec<'a> {
     workload: &'a Workload,
     table: &'a Schedule,
     topology: &'a Topology<'a>,
-    /// Layers of each stage.
-    layers: Vec<u64>,
+    /// What of the model each stage holds.
+    shapes: Vec<StageShape>,
     /// Pipeline position of each stage.
     owners: Vec<u32>,
-    layer: LayerWork,
+    costs: StageCosts<'a>,
 }
 
 impl<'a> Spec<'a> {
@@ -151,160 +145,23 @@ impl<'a> Spec<'a> {
             workload,
             table,
             topology,
-            layers: layers_of_stages(workload.model.layers, owners.len() as u32),
+            shapes: StageShape::of(&workload.model, owners.len() as u32),
             owners,
-            layer: LayerWork::of(workload),
+            costs: StageCosts::new(workload),
         }
     }
 
     fn last_stage(&self) -> u32 {
-        self.layers.len() as u32 - 1
+        self.shapes.len() as u32 - 1
+    }
+
+    fn layers(&self, stage: u32) -> u64 {
+        self.shapes[stage as usize].layers
     }
 
     /// Elements of the weights of a stage on one rank.
     fn parameters(&self, stage: u32) -> f64 {
-        let model = &self.workload.model;
-        let tables = if self.last_stage() == 0 {
-            if model.tied { 1 } else { 2 }
-        } else {
-            u64::from(stage == 0) + u64::from(stage == self.last_stage())
-        };
-        let layers = self.layers[stage as usize] * model.layer_parameters();
-        let whole = layers + tables * model.table_parameters();
-        whole as f64 / f64::from(self.workload.split.tp)
-    }
-
-    /// Elements that one rank hands to the next stage.
-    fn boundary(&self) -> u32 {
-        let Workload { split, software, model, .. } = self.workload;
-        let cut = split.sequence_parallel || software.scatter_pipeline;
-        let cut = if cut { u64::from(split.tp) } else { 1 };
-        let elements = self.workload.tokens() * model.hidden / cut;
-        u32::try_from(elements).unwrap_or(u32::MAX)
-    }
-
-    /// What a pass of a microbatch through a stage computes.
-    fn work(&self, stage: u32, pass: Pass) -> Work {
-        let LayerWork {
-            forward,
-            input_grad,
-            weight_grad,
-            head_forward,
-            head_input_grad,
-            head_weight_grad,
-            embedding,
-        } = &self.layer;
-        let layers = self.layers[stage as usize] as f64;
-        let again = self.layer.recomputed(self.workload.recomputed);
-        let again = again.map(|(share, part)| (share * layers, part));
-        let mut parts = match pass {
-            Pass::F => vec![(layers, forward.clone())],
-            Pass::I => vec![(layers, input_grad.clone())],
-            Pass::W => vec![(layers, weight_grad.clone())],
-            Pass::B => vec![(layers, input_grad.clone()), (layers, weight_grad.clone())],
-        };
-        if matches!(pass, Pass::I | Pass::B) {
-            parts.extend(again);
-        }
-        if stage == 0 {
-            parts.extend((pass != Pass::I).then(|| (1.0, embedding.clone())));
-        }
-        if stage == self.last_stage() {
-            let ends = match pass {
-                Pass::F => vec![head_forward],
-                Pass::I => vec![head_input_grad],
-                Pass::W => vec![head_weight_grad],
-                Pass::B => vec![head_input_grad, head_weight_grad],
-            };
-            parts.extend(ends.into_iter().map(|part| (1.0, part.clone())));
-        }
-        let eight_bit = self.workload.precision == Precision::Fp8;
-        Work { parts, eight_bit }
-    }
-
-    /// Collectives inside the layers of a pass, and the hand-over after it if that blocks. `after`:
-    /// the work of the pass.
-    fn inside(&self, stage: u32, pass: Pass, around: Inside, after: u32) -> Vec<Exchange> {
-        let Workload { model, split, software, recomputed, .. } = self.workload;
-        let layers = self.layers[stage as usize] as f64;
-        let Inside { tensor, sequence, handed } = around;
-        let again = match (pass, recomputed) {
-            (Pass::I | Pass::B, Recomputed::Layers(share)) => *share,
-            _ => 0.0,
-        };
-        if pass == Pass::W {
-            return Vec::new();
-        }
-        let mut exchanges = Vec::new();
-        if tensor.members > 1 {
-            let beside = if software.overlap_tensor && split.sequence_parallel {
-                Beside::Products
-            } else {
-                Beside::Nothing
-            };
-            // Two a layer and direction; one for the embedding and one for the head's gradient.
-            let ends = match pass {
-                Pass::F => stage == 0,
-                _ => stage == self.last_stage(),
-            };
-            exchanges.push(Exchange {
-                kind: CollectiveKind::AllReduce,
-                axis: Axis::Tp,
-                bytes: 2.0 * (self.workload.tokens() * model.hidden) as f64,
-                group: tensor,
-                repeats: 2.0 * layers * (1.0 + again) + f64::from(u8::from(ends)),
-                beside,
-                after: Some(after),
-            });
-        }
-        if sequence.members > 1 {
-            // Keys and values of the other blocks; backward brings their gradients back too.
-            let directions = if pass == Pass::F { 1.0 } else { 2.0 };
-            let kv = 2 * model.key_width() / u64::from(split.tp);
-            exchanges.push(Exchange {
-                kind: CollectiveKind::AllGather,
-                axis: Axis::Dp,
-                bytes: 2.0 * (self.workload.tokens() * kv * u64::from(split.cp)) as f64,
-                group: sequence,
-                repeats: layers * (directions + again),
-                beside: Beside::Attention,
-                after: Some(after),
-            });
-        }
-        if let Some(group) = handed {
-            exchanges.push(Exchange {
-                kind: CollectiveKind::PointToPoint,
-                axis: Axis::Pp,
-                bytes: 2.0 * f64::from(self.boundary()),
-                group,
-                repeats: 1.0,
-                beside: Beside::Nothing,
-                after: None,
-            });
-        }
-        exchanges
-    }
-
-    /// Collectives over the ranks with the same weights, for `share` of a stage.
-    fn over_replicas(&self, kind: CollectiveKind, bytes: f64, group: Group) -> Vec<Exchange> {
-        // A collective that does not know the nodes brings each rank its own copy over the network.
-        let copies = if self.workload.software.node_aware { 1 } else { group.per_node };
-        vec![Exchange {
-            kind,
-            axis: Axis::Dp,
-            bytes: bytes * f64::from(copies),
-            group,
-            repeats: 1.0,
-            beside: Beside::Nothing,
-            after: None,
-        }]
-    }
-
-    /// Whether every layer's weights are gathered when they are used.
-    fn gathers_layers(&self) -> bool {
-        let sharded =
-            matches!(self.workload.split.sharding, Sharding::Gradients | Sharding::Weights);
-        sharded && self.workload.split.replicas() > 1
+        self.costs.parameters(self.shapes[stage as usize])
     }
 
     /// The mesh that the classes are shown on.

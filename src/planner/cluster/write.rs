@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use super::classes::{Classes, Group, GroupKind};
-use super::work::{Part, Traffic, Work};
-use super::{ClusterPlan, Inside, Spec};
+use super::stage::{BUCKETS, Inside, StageCosts};
+use super::work::Work;
+use super::{ClusterPlan, Spec};
 use crate::config::workload::Sharding;
 use crate::mesh::{Axis, Rank};
 use crate::ops::Op;
@@ -19,14 +20,6 @@ use crate::plan::{
 };
 use crate::planner::schedule::{Act, Pass};
 use crate::shape::DType;
-
-/// Gradient reductions that overlap are cut into this many buckets a stage: the last one is always
-/// exposed. Megatron's default of 40 million parameters or more gives about as many.
-const BUCKETS: u32 = 10;
-
-/// Bytes that the optimizer moves a parameter: master weight, two moments and gradient read, three
-/// of them written, in 32 bits; the 16-bit weight written and read.
-const UPDATE_BYTES: f64 = 32.0;
 
 pub(super) fn write(spec: Spec<'_>, classes: Classes) -> ClusterPlan {
     let mut tables = Tables::default();
@@ -149,7 +142,7 @@ struct Launch {
 impl RankWriter<'_> {
     fn step(&mut self) {
         let acts: Vec<Act> = self.spec.table.acts(self.position as usize).collect();
-        let stages: Vec<u32> = (0..self.spec.layers.len() as u32)
+        let stages: Vec<u32> = (0..self.spec.shapes.len() as u32)
             .filter(|stage| self.spec.owners[*stage as usize] == self.position)
             .collect();
         if self.overlaps_weights() {
@@ -179,7 +172,7 @@ impl RankWriter<'_> {
     }
 
     fn overlaps_gradients(&self) -> bool {
-        let once = !self.spec.gathers_layers() && self.split().replicas() > 1;
+        let once = !self.spec.costs.gathers_layers() && self.split().replicas() > 1;
         once && self.spec.workload.software.overlap_gradients
     }
 
@@ -228,8 +221,8 @@ impl RankWriter<'_> {
 
     fn pieces(&mut self, act: Act, ends: Ends) {
         let Act { stage, pass, microbatch } = act;
-        let layers = self.spec.layers[stage as usize].max(1) as u32;
-        let per_layer = self.spec.gathers_layers();
+        let layers = self.spec.layers(stage).max(1) as u32;
+        let per_layer = self.spec.costs.gathers_layers();
         let reduces = matches!(pass, Pass::B | Pass::W);
         let pieces = if per_layer {
             layers
@@ -313,7 +306,7 @@ impl RankWriter<'_> {
     fn work(&mut self, stage: u32, pass: Pass) -> u32 {
         let Self { spec, tables, .. } = self;
         *tables.work_of.entry((stage, pass as u8)).or_insert_with(|| {
-            tables.works.push(spec.work(stage, pass));
+            tables.works.push(spec.costs.work(spec.shapes[stage as usize], pass));
             tables.works.len() as u32 - 1
         })
     }
@@ -327,7 +320,8 @@ impl RankWriter<'_> {
         };
         let Self { spec, tables, .. } = self;
         let index = *tables.exchange_of.entry((stage, pass as u8, around)).or_insert_with(|| {
-            tables.exchanges.push(spec.inside(stage, pass, around, work));
+            let shape = spec.shapes[stage as usize];
+            tables.exchanges.push(spec.costs.inside(shape, pass, around, work));
             tables.exchanges.len() as u32 - 1
         });
         (!tables.exchanges[index as usize].is_empty()).then_some(index)
@@ -427,7 +421,7 @@ impl RankWriter<'_> {
 
     fn exchange(&mut self, kind: CollectiveKind, bytes: f64) -> u32 {
         let group = self.group(GroupKind::Data);
-        let exchange = self.spec.over_replicas(kind, bytes, group);
+        let exchange = self.spec.costs.over_replicas(kind, bytes, group);
         let known = self.tables.exchanges.iter().position(|other| *other == exchange);
         let index = known.unwrap_or_else(|| {
             self.tables.exchanges.push(exchange);
@@ -467,11 +461,11 @@ impl RankWriter<'_> {
         let parameters = self.spec.parameters(stage);
         let group = self.group(GroupKind::Data);
         let gathered =
-            || self.spec.over_replicas(CollectiveKind::AllGather, 2.0 * parameters, group);
+            || self.spec.costs.over_replicas(CollectiveKind::AllGather, 2.0 * parameters, group);
         let gradient_bytes = self.spec.workload.software.gradient_bytes as f64;
         let reduced = || {
             let bytes = gradient_bytes * parameters;
-            self.spec.over_replicas(CollectiveKind::ReduceScatter, bytes, group)
+            self.spec.costs.over_replicas(CollectiveKind::ReduceScatter, bytes, group)
         };
         let exchanges = match (pass, self.split().sharding) {
             (Pass::F, _) => gathered(),
@@ -513,7 +507,7 @@ impl RankWriter<'_> {
 
     fn update(&mut self, stages: &[u32]) {
         let replicas = self.split().replicas() > 1;
-        let late = replicas && !self.overlaps_gradients() && !self.spec.gathers_layers();
+        let late = replicas && !self.overlaps_gradients() && !self.spec.costs.gathers_layers();
         if late {
             for &stage in stages {
                 let act = Act { stage, pass: Pass::F, microbatch: 0 };
@@ -527,13 +521,8 @@ impl RankWriter<'_> {
         };
         let reads: Vec<View> =
             self.views.iter().filter(|(spot, _)| is_done(spot)).map(|(_, view)| *view).collect();
-        let sharded = self.split().sharding != Sharding::Nothing;
-        let share = if sharded { f64::from(self.split().replicas()) } else { 1.0 };
         let parameters: f64 = stages.iter().map(|stage| self.spec.parameters(*stage)).sum();
-        let bytes = UPDATE_BYTES * parameters / share;
-        let traffic = Traffic { bytes, ..Traffic::default() };
-        let part = Part { traffic, kernels: 4.0, ..Part::default() };
-        self.tables.works.push(Work { parts: vec![(1.0, part)], eight_bit: false });
+        self.tables.works.push(StageCosts::update(self.spec.workload, parameters));
         let work = self.tables.works.len() as u32 - 1;
         self.origin = Origin { phase: Phase::Optimizer, ..Origin::default() };
         let updated = self.narrow(Spot::Updated);
@@ -550,7 +539,7 @@ impl RankWriter<'_> {
     // ── Views and instructions ──────────────────────────────────────────────────────────────────
 
     fn wide(&mut self, spot: Spot) -> View {
-        self.view(spot, self.spec.boundary())
+        self.view(spot, self.spec.costs.boundary())
     }
 
     fn narrow(&mut self, spot: Spot) -> View {
@@ -600,7 +589,7 @@ impl RankWriter<'_> {
             pieces,
             beside,
             flops: flops as u64,
-            wide: self.spec.boundary(),
+            wide: self.spec.costs.boundary(),
             wide_in: wide_in.len() as u32,
             narrow_in: narrow_in.len() as u32,
             wide_out: wide_out.len() as u32,

@@ -78,14 +78,14 @@ fn foreseen(wish: &Wish) -> Result<Foreseen, String> {
     let predicted = predicted.map_err(|error| error.to_string())?;
     let rows = u64::from(wish.batch) * u64::from(wish.seq);
     let usable = bytes(USABLE * cluster.gpu.memory_gb * 1e9);
-    let Prediction { step_seconds, mfu, exposed_comm_seconds, .. } = predicted;
+    let Prediction { step_seconds, mfu, parts, .. } = predicted;
     let held = held(wish, &workload.split.mesh(), predicted, usable);
     Ok(Foreseen {
         held: Arc::new(held),
         step_seconds,
         tokens_per_sec: rows as f64 / step_seconds,
         mfu,
-        exposed_seconds: exposed_comm_seconds,
+        exposed_seconds: parts.exposed_comm,
         usable,
     })
 }

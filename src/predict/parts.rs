@@ -1,0 +1,90 @@
+//! Where a predicted step goes: compute, optimizer, exposed communication, waiting, and what lies
+//! outside of the schedule. On a mean rank the five are the step.
+
+use serde::Serialize;
+
+use crate::ops::Op;
+use crate::ops::coarse::CoarseKind;
+use crate::plan::{Action, Lane};
+use crate::planner::cluster::ClusterPlan;
+use crate::trace::{Span, Trace};
+use crate::units::Nanos;
+
+/// Seconds of a mean rank, by what it does. Their sum is the step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct StepParts {
+    /// Kernels of layers, embedding and head run.
+    pub compute: f64,
+    /// The optimizer runs.
+    pub optimizer: f64,
+    /// A message or collective of it runs and no kernel.
+    pub exposed_comm: f64,
+    /// Nothing of it runs: it waits for other ranks.
+    pub waiting: f64,
+    /// The host, and the slowest of many GPUs: what predictions add to the schedule.
+    pub outside: f64,
+}
+
+impl StepParts {
+    /// Names of the parts, in the order of [`StepParts::seconds`].
+    pub const NAMES: [&'static str; 5] =
+        ["compute", "optimizer", "exposed communication", "waiting", "outside of the schedule"];
+
+    /// The parts of a predicted step.
+    pub(super) fn of(cluster: &ClusterPlan, trace: &Trace, step_seconds: f64) -> Self {
+        let (mut sum, mut ranks) = (Self::default(), 0.0);
+        let classes = cluster.plan.programs.iter().zip(&trace.spans).zip(&cluster.classes.sizes);
+        for ((program, spans), members) in classes {
+            let (mut passes, mut updates, mut moving) = (Vec::new(), Vec::new(), Vec::new());
+            for (instr, span) in program.instrs.iter().zip(spans) {
+                let list = match &instr.action {
+                    Action::Launch { op: Op::Coarse(op), .. } => match op.kind {
+                        CoarseKind::Update => &mut updates,
+                        CoarseKind::LayerCollectives => &mut moving,
+                        _ if instr.lane == Lane::Compute => &mut passes,
+                        _ => &mut moving,
+                    },
+                    Action::Launch { .. } | Action::Copy { .. } => &mut passes,
+                    Action::Send { .. } | Action::Recv { .. } => &mut moving,
+                };
+                list.push(*span);
+            }
+            let kernels: Vec<Span> = passes.iter().chain(&updates).copied().collect();
+            let all = covered(kernels.iter().chain(&moving).copied().collect());
+            let (kernels, updates) = (covered(kernels), covered(updates));
+            let members = f64::from(*members);
+            sum.compute += (kernels - updates).as_secs() * members;
+            sum.optimizer += updates.as_secs() * members;
+            sum.exposed_comm += (all - kernels).as_secs() * members;
+            sum.waiting += (trace.end() - all).as_secs() * members;
+            ranks += members;
+        }
+        let mean = |seconds: f64| if ranks > 0.0 { seconds / ranks } else { 0.0 };
+        Self {
+            compute: mean(sum.compute),
+            optimizer: mean(sum.optimizer),
+            exposed_comm: mean(sum.exposed_comm),
+            waiting: mean(sum.waiting),
+            outside: step_seconds - trace.end().as_secs(),
+        }
+    }
+
+    /// The parts as a list.
+    pub const fn seconds(&self) -> [f64; 5] {
+        let Self { compute, optimizer, exposed_comm, waiting, outside } = *self;
+        [compute, optimizer, exposed_comm, waiting, outside]
+    }
+}
+
+/// Time that is covered by at least one span.
+fn covered(mut spans: Vec<Span>) -> Nanos {
+    spans.sort_unstable_by_key(|span| span.start);
+    let (mut sum, mut until) = (Nanos(0), Nanos(0));
+    for Span { start, end } in spans {
+        if end > until {
+            sum += end - start.max(until);
+            until = end;
+        }
+    }
+    sum
+}
