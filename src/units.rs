@@ -109,7 +109,7 @@ impl FromStr for Bytes {
             return total.map(Bytes).ok_or_else(|| "more bytes than any memory has".to_owned());
         }
         match number.parse::<f64>() {
-            Ok(number) => Ok(Bytes((number * size as f64) as u64)),
+            Ok(number) => Ok(Self((number * size as f64) as u64)),
             Err(_) => Err("give a number and perhaps a unit, as in 1048576 or 512MiB".into()),
         }
     }

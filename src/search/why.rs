@@ -16,6 +16,9 @@ pub struct Comparison {
 
 impl Comparison {
     /// Compares two layouts of a search.
+    ///
+    /// # Panics
+    /// If a layout has a schedule from a file that hangs: those of a search do not.
     pub fn of(search: &Search<'_>, faster: &Cut, slower: &Cut) -> Self {
         let conditions = Conditions { constants: *search.constants, ..Conditions::default() };
         let parts = |cut| {

@@ -71,7 +71,7 @@ pub(super) fn run(args: &SearchArgs) -> Result<Outcome, Failure> {
 /// The flags that `train` knows too.
 fn run_args(args: &SearchArgs) -> Result<RunArgs, ConfigError> {
     let seq = args.seq.map(|seq| {
-        u32::try_from(seq).map_err(|_| {
+        u32::try_from(seq).map_err(|_too_large| {
             let why = format!("{seq} tokens are more than a row has");
             ConfigError::value("seq", why, format!("Give at most {}", u32::MAX))
         })
