@@ -2,13 +2,16 @@
 //!
 //! `cargo bench --bench training [-- STEPS]`. The two take turns, and medians are compared: virtual
 //! ranks share the cores, so the ratio says what cutting the step costs (smaller products, messages,
-//! additions, copies), and the table below it says where.
+//! additions, copies), and the table below it says where. Then: how much eight equal layers on four
+//! positions wait, and what makes the difference to the textbook.
 
 use std::collections::BTreeMap;
 
-use shardlab::config::{Data, Layout, ModelSource, Scenario, Training, ZeroStage};
+use shardlab::config::{Data, Layout, Model, ModelSource, Scenario, Training, ZeroStage};
 use shardlab::plan::{Action, Plan};
+use shardlab::sim::ladder::PARTS;
 use shardlab::trace::Trace;
+use shardlab::trace::bubble::formula_waiting_over_span;
 use shardlab::train::{DeviceRequest, Options, Session};
 
 fn scenario(layout: Layout) -> Scenario {
@@ -41,6 +44,33 @@ fn work(plan: &Plan, trace: &Trace) -> BTreeMap<String, f64> {
         }
     }
     seconds
+}
+
+/// The replayed waiting of a pipeline whose layers outweigh embedding and head.
+fn waiting(steps: usize) {
+    let sizes = Model { num_hidden_layers: 8, ..Model::preset("bench").expect("a preset") };
+    let (pp, microbatches) = (4, 16);
+    let layout = Layout { pp, microbatches, ..Layout::default() };
+    let scenario = Scenario { model: ModelSource::Sizes(sizes), ..scenario(layout) };
+    let options = Options { devices: DeviceRequest::cpu(), ..Options::default() };
+    let mut session = Session::start(scenario, options).expect("it runs on the CPU");
+    for _ in 0..=steps {
+        session.step().expect("a step");
+    }
+    let (ladder, formula) = (session.ladder(), formula_waiting_over_span(pp, microbatches));
+    let (replayed, percent) = (ladder.with_links, |share: f64| 100.0 * share);
+    let verdict = if (replayed - formula).abs() <= 0.03 { "within" } else { "NOT within" };
+    println!(
+        "\n8 equal layers, p {pp}, m {microbatches}, links: free: waiting/span {:.1} % replayed, \
+         formula {:.1} %: {verdict} 3 points",
+        percent(replayed),
+        percent(formula)
+    );
+    println!("{:24} {:>+10.1}", "forward : backward", percent(ladder.equal_stages - formula));
+    for (part, share) in PARTS.iter().zip(ladder.parts()) {
+        println!("{part:24} {:>+10.1}", percent(share));
+    }
+    println!("{:24} {:>10.1}", "measured", percent(ladder.measured));
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -89,4 +119,5 @@ fn main() {
         let [one, many] = last.each_mut().map(|work| work.remove(&kind).unwrap_or(0.0) * 1e3);
         println!("{kind:24} {one:10.1} {many:10.1}");
     }
+    waiting(steps);
 }

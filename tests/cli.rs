@@ -99,12 +99,19 @@ fn train_prints_the_fields_of_the_manual_and_their_sums_agree() {
         "badges",
         "bubble",
         "bytes_per_step",
+        "critical_path",
         "devices",
+        "devices_spend",
+        "idle",
         "layout",
+        "limit",
+        "links",
         "memory",
+        "messages",
         "predicted_step_seconds",
         "steps",
         "tokens_per_second",
+        "waiting_parts",
     ];
     assert_eq!(keys(&report), fields);
     assert!(report["predicted_step_seconds"].is_null(), "nobody has measured this machine");
@@ -150,15 +157,69 @@ fn train_prints_the_fields_of_the_manual_and_their_sums_agree() {
     // Waiting over span w and over work i say the same: i = w / (1 − w).
     assert!((ideal - span / (1.0 - span)).abs() < 1e-9);
     assert_eq!(bubble["clock"], "REPLAYED");
+    assert_times(&report, "free");
     for (field, badge) in [
         ("seconds", "MEASURED"),
         ("tokens_per_second", "MEASURED"),
         ("bubble", "REPLAYED"),
         ("bytes_per_step", "COUNTED"),
         ("memory", "COUNTED"),
+        ("waiting_parts", "REPLAYED"),
+        ("idle", "REPLAYED"),
+        ("critical_path", "REPLAYED"),
+        ("messages", "REPLAYED"),
+        ("devices_spend", "MEASURED"),
+        ("limit", "MEASURED"),
     ] {
         assert_eq!(report["badges"][field], badge);
     }
+}
+
+/// Everything that a report tells of its clocks adds up.
+fn assert_times(report: &Value, links: &str) {
+    assert_eq!(report["links"], links);
+    let step = report["idle"]["step"].as_u64().unwrap();
+    for rank in report["idle"]["ranks"].as_array().unwrap() {
+        assert_eq!(rank["busy"].as_u64().unwrap() + sum(&rank["idle"]), step, "{rank}");
+    }
+    let path = &report["critical_path"];
+    let rest = ["messages", "ready"].map(|part| path[part].as_u64().unwrap());
+    assert_eq!(sum(&path["work"]) + rest[0] + rest[1], step, "{path}");
+    assert_eq!(rest[1], 0, "in a replay what is ready runs");
+    let shares = &report["devices_spend"];
+    let spent: f64 = ["kernels", "messages", "dispatch", "waiting"]
+        .map(|share| shares[share].as_f64().unwrap())
+        .iter()
+        .sum();
+    assert!((spent - 1.0).abs() < 1e-9, "{shares}");
+    assert!(shares[report["limit"].as_str().unwrap()].as_f64().unwrap() >= 0.25);
+    let parts = &report["waiting_parts"];
+    assert_eq!(parts["with_links"], report["bubble"]["waiting_over_span"]);
+}
+
+#[test]
+fn a_replay_has_the_links_that_are_asked_for_and_says_so() {
+    let folder = folder();
+    let report = |links: &str| {
+        let words = format!("train tiny.toml --device cpu --json --links {links}");
+        let report = json(&run_in(folder.path(), &words), 0);
+        assert_times(&report, links);
+        let messages = report["messages"].clone();
+        ["hidden", "exposed"].map(|part| messages[part].as_u64().unwrap()).iter().sum::<u64>()
+    };
+    assert_eq!(report("free"), 0);
+    // Each message of a rank takes 5.7 µs at least.
+    assert!(report("pcie") > 20 * 5_700);
+    let output = run_in(folder.path(), "train tiny.toml --device cpu --links nvlink");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = |word: &str| text.lines().find(|line| line.contains(word)).unwrap_or_default();
+    assert!(line("Waiting").contains("links: nvlink") && line("Waiting").ends_with("REPLAYED"));
+    assert!(line("by formula").ends_with("FORMULA"), "{text}");
+    assert!(line("Critical path").ends_with("REPLAYED"), "{text}");
+    assert!(line(" hidden, ").ends_with("REPLAYED"), "{text}");
+    assert!(line("Device time").ends_with("MEASURED"), "{text}");
+    let refused = refusal("train tiny.toml --links pci", 2);
+    assert!(refused.contains("`pci` is not known"), "{refused}");
 }
 
 #[test]
@@ -732,7 +793,9 @@ fn the_summary_says_what_came_out_on_stdout_and_progress_on_stderr() {
         "  It learned     held-out loss 5.",
         "  Speed          ",
         "  Waiting        ",
-        "formula (p−1)/(m+p−1) = 33.3 %",
+        "33.3 % by formula (p−1)/(m+p−1)",
+        "  Critical path  rank ",
+        "  Device time    ",
         "  Sent per step  data ",
         "COUNTED",
         "MEASURED",
@@ -763,4 +826,149 @@ fn a_checkpoint_that_cannot_be_written_is_refused_before_the_first_step() {
         assert!(text(&output.stderr).contains("--checkpoint"), "{}", text(&output.stderr));
     }
     assert!(folder.path().join("letters/from-home.txt").exists());
+}
+
+/// A Python that has Holistic Trace Analysis: that of `HTA_PYTHON`, else `python3`. Without one the
+/// test has nothing to do, unless `REQUIRE_HTA=1` says that it must be there.
+fn python_with_hta() -> Option<String> {
+    let python = std::env::var("HTA_PYTHON").unwrap_or_else(|_| "python3".into());
+    let found = Command::new(&python).args(["-c", "import hta.trace_analysis"]).output();
+    let has_hta = found.is_ok_and(|output| output.status.success());
+    let required = std::env::var("REQUIRE_HTA").is_ok_and(|value| value == "1");
+    assert!(has_hta || !required, "{python} has no HolisticTraceAnalysis");
+    has_hta.then_some(python)
+}
+
+/// What Holistic Trace Analysis finds in the files of all ranks.
+fn analysed(python: &str, ranks: &Path) -> Vec<Value> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/holistic.py");
+    let output = Command::new(python).arg(script).arg(ranks).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    let lines = printed.lines().filter(|line| line.starts_with('{'));
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn holistic_trace_analysis_finds_the_same_work_and_overlap_in_every_rank() {
+    let Some(python) = python_with_hta() else {
+        eprintln!("skipped: no Python with HolisticTraceAnalysis");
+        return;
+    };
+    let folder = folder();
+    for (layout, ranks) in [("--dp 1 --tp 2 --pp 2", 4), ("--dp 2 --tp 1 --pp 2", 4)] {
+        let train =
+            format!("train tiny.toml {layout} --device cpu --links pcie --json --trace t.json");
+        let report = json(&run_in(folder.path(), &train), 0);
+        let export = run_in(folder.path(), "trace export t.json --format kineto -o ranks/");
+        assert!(export.status.success(), "{}", text(&export.stderr));
+        let found = analysed(&python, &folder.path().join("ranks"));
+        assert_eq!(found.len(), ranks, "{layout}");
+        for (theirs, ours) in found.iter().zip(report["idle"]["ranks"].as_array().unwrap()) {
+            assert_eq!(theirs["rank"], ours["rank"]);
+            let micros = |value: &Value| value.as_f64().unwrap() / 1e3;
+            let their = |field: &str| theirs[field].as_f64().unwrap();
+            let busy = micros(&ours["busy"]);
+            let [hidden, exposed] =
+                ["hidden", "exposed"].map(|part| micros(&ours["messages"][part]));
+            if layout.contains("--dp 1") {
+                // A microsecond: they add up decimals.
+                assert!((their("compute") - busy).abs() < 1.0, "{theirs} {ours}");
+                assert!((their("exposed") - exposed).abs() < 1.0, "{theirs} {ours}");
+                let share = 100.0 * hidden / (hidden + exposed);
+                assert!((their("overlap_percent") - share).abs() < 0.02, "{theirs} {ours}");
+            } else {
+                // They take additions of gradients for computation, we for what a rank waits for.
+                assert!(their("compute") >= busy - 1.0, "{theirs} {ours}");
+                assert!(their("exposed") <= exposed + 1.0, "{theirs} {ours}");
+            }
+            let sum = their("compute") + their("exposed") + their("idle");
+            assert!((sum - their("kernels")).abs() < 1.0, "{theirs}");
+            assert!(their("kernels") <= micros(&report["idle"]["step"]) + 1.0, "{theirs}");
+        }
+    }
+}
+
+#[test]
+fn simulate_draws_the_step_in_the_terminal_and_in_a_file() {
+    let folder = folder();
+    let flags = "simulate --gpus 32 --tp 2 --pp 4 --chunks 2 --microbatches 8 --model llama-2-7b";
+    let output = run_in(folder.path(), &format!("{flags} --svg step.svg"));
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let rows: Vec<&str> =
+        printed.lines().filter(|line| line.contains(" rank ") && line.contains('░')).collect();
+    assert_eq!(rows.len(), 4, "{printed}");
+    for (position, row) in rows.iter().enumerate() {
+        assert!(row.starts_with(&format!("  p{position} rank ")), "{row}");
+        assert!(row.contains('F') && row.contains('B') && row.contains('░'), "{row}");
+    }
+    let line = |word: &str| printed.lines().find(|line| line.contains(word)).unwrap_or_default();
+    assert!(line("F forward").contains("░ waits"), "{printed}");
+    for words in ["ranks wait for", "critical path", "hidden communication", "0 ms"] {
+        assert!(line(words).ends_with("PREDICTED"), "{words}: {printed}");
+    }
+    let svg = fs::read_to_string(folder.path().join("step.svg")).unwrap();
+    assert!(svg.contains(">PREDICTED</text>") && svg.contains(">F forward</text>"));
+    assert!(svg.contains(">second stage of a row</text>"));
+    // Two chunks of eight microbatches on four rows.
+    assert_eq!(svg.matches(" runs forward of microbatch ").count(), 64);
+}
+
+#[test]
+fn a_schedule_from_a_file_is_simulated_as_the_named_one_and_a_faulty_one_is_refused() {
+    let folder = folder();
+    let csv = run_in(folder.path(), "plan --pp 2 --tp 1 --microbatches 4 --schedule zb-h1 --csv");
+    fs::write(folder.path().join("own.csv"), &csv.stdout).unwrap();
+    let flags = "simulate --model llama-2-7b --json --schedule";
+    let [own, named] = ["own.csv", "zb-h1 --pp 2 --microbatches 4"]
+        .map(|schedule| json(&run_in(folder.path(), &format!("{flags} {schedule}")), 0));
+    assert!(own["step_seconds"].as_f64().unwrap() > 0.1, "{own}");
+    for field in ["step_seconds", "bubble", "bytes", "idle", "critical_path", "memory"] {
+        assert_eq!(own[field], named[field], "{field}");
+    }
+    fs::write(folder.path().join("own.csv"), "0F0,0F1,0B0,0B1\n1F1,1B1,1F0\n").unwrap();
+    let refused = run_in(folder.path(), &format!("{flags} own.csv"));
+    assert_eq!(refused.status.code(), Some(2));
+    let error = text(&refused.stderr);
+    assert!(error.contains("microbatch 0 is missing its backward"), "{error}");
+}
+
+#[test]
+fn algorithms_of_a_collective_are_compared_by_steps_bytes_and_latency() {
+    let flags = "simulate --explain-collective 100MB --gpus 8 --links 50GB/s,10ns --node-size 4";
+    let table = json(&run(&format!("{flags} --json")), 0);
+    let rows = table["algorithms"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["algorithm"].as_str().unwrap()).collect();
+    assert_eq!(names, ["ring", "tree", "direct", "hierarchical"]);
+    for row in rows {
+        for field in ["steps", "link_bytes", "latency_share", "seconds"] {
+            assert!(row[field].as_f64().unwrap() > 0.0, "{row}");
+        }
+    }
+    for (field, badge) in [("link_bytes", "COUNTED"), ("latency_share", "PREDICTED")] {
+        assert_eq!(table["badges"][field], badge);
+    }
+    let printed = text(&run(flags).stdout);
+    assert!(printed.starts_with("All-reduce of 100.0 MB over 8 ranks, links: 50GB/s,10ns\n"));
+    assert!(
+        printed.contains("ring              14      175.0 MB       175.0 MB      8       3.5 ms")
+    );
+    let refused = refusal("simulate --explain-collective 100MB --gpus 1", 2);
+    assert!(refused.contains("Use 2 to 1024"), "{refused}");
+}
+
+#[test]
+fn a_pair_of_passes_and_a_second_stage_are_seen_in_the_picture_of_a_schedule() {
+    let folder = folder();
+    let flags = "plan --pp 2 --tp 1 --dp 1 --chunks 2 --microbatches 6 --schedule dualpipe-v";
+    let plan = json(&run_in(folder.path(), &format!("{flags} --svg pairs.svg --json")), 0);
+    let svg = fs::read_to_string(folder.path().join("pairs.svg")).unwrap();
+    assert!(svg.contains(&format!(
+        ">A row is a pipeline position: colour works, hatching waits. {} units",
+        plan["makespan"]
+    )));
+    for words in ["a pair: side by side", "second stage of a row"] {
+        assert!(svg.contains(&format!(">{words}</text>")), "{words}");
+    }
 }

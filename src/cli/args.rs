@@ -31,6 +31,7 @@ const TRAIN_EXAMPLES: &str = "\
 Examples:
   shardlab train --dp 4 --tp 2 --zero 3 --steps 50
   shardlab train mine.toml --json > run.json
+  shardlab train --pp 4 --tp 1 --links pcie
   shardlab train --checkpoint run/ --checkpoint-every 50 --metrics run.jsonl
   shardlab train --resume run/ --dp 1 --tp 4";
 
@@ -55,6 +56,9 @@ Examples:
   shardlab simulate --model llama-3-70b --cluster h100 --gpus 64 --tp 4 --pp 4 --batch 128
   shardlab simulate --model llama-3-405b --gpus 16384 --tp 8 --pp 16 --chunks 2 --seq 8192
   shardlab simulate --model mine/ --cluster mine.toml --dp 8 --slow-rank 3=1.5
+  shardlab simulate --pp 4 --chunks 2 --svg step.svg
+  shardlab simulate --pp 2 --microbatches 8 --schedule mine.csv
+  shardlab simulate --explain-collective 100MB --gpus 8 --links 50GB/s,10ns
   shardlab simulate --runs tests/published/runs.json --leave-one-out";
 
 const SEARCH_EXAMPLES: &str = "\
@@ -125,6 +129,10 @@ pub struct TrainArgs {
     /// Which devices run it.
     #[command(flatten)]
     pub devices: DeviceArgs,
+    /// Links of the replayed clock, which gives every rank its own device: free, pcie, nvlink,
+    /// 50GB/s,5us, or a cluster as `simulate` takes it (h100, a TOML file).
+    #[arg(long, value_name = "NAME|FILE", default_value = "free", help_heading = "Devices")]
+    pub links: String,
     /// Write the last step, measured and replayed, with its Plan: `trace export` reads it.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub trace: Option<PathBuf>,
@@ -270,12 +278,27 @@ pub struct SimulateArgs {
     /// Seed of the jitter.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "What if")]
     pub seed: u64,
+    /// Compare the algorithms of an all-reduce of this size over --gpus ranks instead: steps, bytes
+    /// a link, latency.
+    #[arg(long, value_name = "BYTES", conflicts_with = "runs", help_heading = "Collectives")]
+    pub explain_collective: Option<Bytes>,
+    /// With --explain-collective: links as `train` takes them; those of the cluster if not said.
+    #[arg(
+        long,
+        value_name = "NAME|FILE",
+        requires = "explain_collective",
+        help_heading = "Collectives"
+    )]
+    pub links: Option<String>,
     /// Predict every row of a file of measured runs instead.
     #[arg(long, value_name = "FILE", help_heading = "Measured runs")]
     pub runs: Option<PathBuf>,
     /// With --runs: also fit the constants without each source in turn and predict that source.
     #[arg(long, requires = "runs", help_heading = "Measured runs")]
     pub leave_one_out: bool,
+    /// Write the predicted step as a picture.
+    #[arg(long, value_name = "FILE", conflicts_with = "runs", help_heading = "Output")]
+    pub svg: Option<PathBuf>,
     /// Write Plan and predicted spans of one rank of each class, as JSON.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub trace: Option<PathBuf>,

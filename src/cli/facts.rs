@@ -2,11 +2,10 @@
 //!
 //! Everything is computed from the run or from formulas; how it is laid out is `summary`'s business.
 
-use std::collections::BTreeMap;
-
 use clap::Parser as _;
 
 use super::args;
+use super::clocks::Clocks;
 use super::live::LossTarget;
 use super::progress::charset;
 use super::report::{median_seconds, tokens_per_second};
@@ -21,22 +20,18 @@ use crate::config::{Layout, Scenario};
 use crate::data::Marks;
 use crate::exec::DeviceKind;
 use crate::mesh::Axis;
-use crate::plan::{Lane, Phase, Plan};
-use crate::planner::schedule::unit_time::unit_times;
-use crate::planner::schedule::{Act, Pass, Schedule, named};
+use crate::planner::schedule::{Schedule, named};
 use crate::planner::{Purpose, StepSpec, plan_step};
-use crate::trace::bubble::{Bubble, formula_waiting_over_span};
-use crate::trace::{Badge, Trace};
+use crate::trace::Badge;
+use crate::trace::bubble::formula_waiting_over_span;
+use crate::trace::idle::Messages;
 use crate::train::verify::Verification;
 use crate::units::Nanos;
-
-/// Differences of shares below this are not worth a reason.
-const NOTICEABLE: f64 = 0.005;
 
 /// What came out of a run, as text for standard output.
 pub(super) fn summary_text(
     run: &Run,
-    replayed: Option<&(Trace, Bubble)>,
+    clocks: Option<&Clocks>,
     exact: Option<&Verification>,
     next: Vec<Suggestion>,
 ) -> String {
@@ -56,9 +51,10 @@ pub(super) fn summary_text(
             .predicted_step()
             .zip(median_seconds(&run.steps))
             .map(|(seconds, measured)| Predicted { seconds, measured }),
-        waiting: replayed
+        waiting: clocks
             .filter(|_| session.plan().mesh.size() > 1)
-            .map(|(trace, bubble)| waiting(layout, session.plan(), trace, bubble)),
+            .map(|clocks| waiting(layout, clocks)),
+        devices_spend: clocks.map(Clocks::device_words).unwrap_or_default(),
         sent: Axis::ALL.map(|axis| ledger.bytes_on(axis)),
         memory: ledger.ranks.iter().map(|rank| (&rank.memory).into()).collect(),
         next,
@@ -107,60 +103,24 @@ fn exactness(verification: &Verification) -> Exact {
 }
 
 /// How much the ranks waited, what the textbook says, and what the rest is.
-fn waiting(layout: &Layout, plan: &Plan, trace: &Trace, bubble: &Bubble) -> Waiting {
-    let share = bubble.waiting_over_span;
+fn waiting(layout: &Layout, clocks: &Clocks) -> Waiting {
     let schedule = named::table(layout).ok();
     let formula = schedule.as_ref().and_then(Schedule::explain).map(|explained| {
         let share = explained.times.waiting_over_span();
         let expression = explained.formula.map_or("with F 1, B 2", |formula| formula.over_span);
         Formula { expression: expression.into(), share }
     });
-    let rest = formula.as_ref().zip(schedule.as_ref()).and_then(|(formula, schedule)| {
-        rest(formula.share, share, staged_share(schedule, plan, trace)?)
-    });
-    Waiting { share, badge: Badge::Replayed, formula, rest }
-}
-
-/// What the difference between the formula and the replayed share comes from, given the share that
-/// the same schedule has with each stage's own times.
-fn rest(formula: f64, share: f64, staged: f64) -> Option<String> {
-    if (share - formula).abs() < NOTICEABLE {
-        return None;
+    let Messages { hidden, exposed } = clocks.messages();
+    Waiting {
+        share: clocks.bubble.waiting_over_span,
+        badge: Badge::Replayed,
+        links: clocks.links.clone(),
+        rest: clocks.rest(formula.as_ref().map(|formula| formula.share)),
+        formula,
+        path: clocks.path_words(),
+        messages: (hidden + exposed > Nanos(0))
+            .then(|| format!("a rank has {hidden} hidden, {exposed} exposed")),
     }
-    // Up to `staged` it is the stages; beyond, ranks of a stage that wait for each other.
-    let [stages, ranks] = [(staged - formula).abs(), (share - staged).abs()];
-    let part = (stages + ranks) / 4.0;
-    Some(
-        match (stages > part, ranks > part) {
-            (true, true) => "unequal stages, ranks",
-            (false, true) => "unequal ranks",
-            _ => "unequal stages",
-        }
-        .into(),
-    )
-}
-
-/// Waiting over span of a schedule on paper whose passes take what they took on average in each
-/// stage: what unequal stages alone explain.
-fn staged_share(schedule: &Schedule, plan: &Plan, trace: &Trace) -> Option<f64> {
-    let mut busy: BTreeMap<(u32, Pass), Nanos> = BTreeMap::new();
-    for (program, spans) in plan.programs.iter().zip(&trace.spans) {
-        for (instr, span) in program.instrs.iter().zip(spans) {
-            let pass = match instr.origin.phase {
-                Phase::Forward => Pass::F,
-                Phase::Recompute | Phase::Backward => Pass::B,
-                Phase::InputGrad => Pass::I,
-                Phase::WeightGrad => Pass::W,
-                _ => continue,
-            };
-            if let (Lane::Compute, Some(stage)) = (instr.lane, instr.origin.stage) {
-                *busy.entry((stage, pass)).or_default() += span.duration();
-            }
-        }
-    }
-    // All stages are run by as many ranks and microbatches: sums are as good as means.
-    let time = |act: Act| busy.get(&(act.stage, act.pass)).map_or(0, |nanos| nanos.0);
-    unit_times(schedule, time).map(|times| times.waiting_over_span())
 }
 
 /// What to try after the quickstart: commands that run as they are written, with what the formula
@@ -260,13 +220,5 @@ mod tests {
     fn what_cannot_run_is_not_suggested() {
         assert!(legal_layout("train --pp 7 --tp 1").is_none());
         assert!(legal_layout("train --microbatches 64").is_none());
-    }
-
-    #[test]
-    fn the_rest_of_waiting_has_the_larger_reason() {
-        assert_eq!(rest(0.2, 0.203, 0.201), None);
-        assert_eq!(rest(0.2, 0.3, 0.29).as_deref(), Some("unequal stages"));
-        assert_eq!(rest(0.2, 0.3, 0.205).as_deref(), Some("unequal ranks"));
-        assert_eq!(rest(0.2, 0.3, 0.25).as_deref(), Some("unequal stages, ranks"));
     }
 }

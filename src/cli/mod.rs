@@ -2,9 +2,10 @@
 //!
 //! One file a command: [`quickstart`], [`train`], [`plan`], [`simulate`], [`search`], [`verify`], [`trace`],
 //! [`doctor`] with `calibrated`. [`args`] is what can be typed, [`settings`] what it means,
-//! [`report`] the numbers of a run. [`live`] draws the running schedule, [`screen`] redraws it in
-//! place, [`summary`] tells how a run went: pure functions from facts to [`text`]. Data go to
-//! stdout, progress and errors to stderr; nothing else in the library prints.
+//! [`report`] the numbers of a run, [`clocks`] those of its time. [`live`] draws the running
+//! schedule, [`screen`] redraws it in place, [`summary`] tells how a run went: pure functions from
+//! facts to [`text`]. Data go to stdout, progress and errors to stderr; nothing else in the library
+//! prints.
 
 pub mod args;
 pub mod settings;
@@ -18,6 +19,7 @@ pub mod search;
 pub mod doctor;
 mod calibrated;
 pub mod report;
+pub mod clocks;
 pub mod facts;
 pub mod live;
 pub mod screen;

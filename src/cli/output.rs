@@ -4,13 +4,29 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
 use super::Failure;
+use super::text::{Colour, Terminal};
+
+/// Columns where no terminal says how many it has.
+const COLUMNS: usize = 100;
+
+/// What standard output shows: colours only where it is a terminal that wants them.
+pub(super) fn terminal() -> Terminal {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let wants =
+        io::stdout().is_terminal() && variable("TERM") != "dumb" && variable("NO_COLOR").is_empty();
+    let size = terminal_size::terminal_size();
+    let (width, height) =
+        size.map_or((COLUMNS, 24), |(width, height)| (width.0.into(), height.0.into()));
+    let colour = if wants { Colour::On } else { Colour::Off };
+    Terminal { width: width.max(40), height, charset: super::progress::charset(), colour }
+}
 
 /// Prints data.
 ///

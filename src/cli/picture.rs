@@ -1,4 +1,5 @@
-//! `shardlab plan --svg`: the timeline of a schedule in textbook units, as a picture in a file.
+//! Pictures in files: the timeline of a schedule in textbook units (`plan --svg`), and of a step
+//! (`simulate --svg`).
 
 use std::path::Path;
 
@@ -6,11 +7,11 @@ use super::Failure;
 use super::output::OutputFile;
 use crate::planner::schedule::Schedule;
 use crate::planner::schedule::unit_time::UnitTimes;
-use crate::sim::textbook::timeline;
+use crate::sim::textbook;
 use crate::trace::Badge;
 use crate::trace::draw::export::Export;
 use crate::trace::draw::theme::Theme;
-use crate::trace::draw::timeline::Frame;
+use crate::trace::draw::timeline::{Frame, Timeline};
 use crate::units::Nanos;
 
 /// Writes the picture.
@@ -25,18 +26,41 @@ pub(super) fn write(
     (schedule, times): (&Schedule, &UnitTimes),
     title: &str,
 ) -> Result<(), Failure> {
-    let timeline = timeline(schedule);
+    let timeline = textbook::timeline(schedule);
     let caption = format!(
         "A row is a pipeline position: colour works, hatching waits. \
          {} units, waiting {:.1} % of them.",
         times.span,
         100.0 * times.waiting_over_span()
     );
-    // Wide enough for the names of all blocks, as far as that makes sense.
-    let passes = schedule.rows.iter().map(|row| 3 * row.len()).max().unwrap_or(0);
-    let width = (132.0 + 10.0 * passes as f32).clamp(960.0, 4_000.0);
-    let export = Export { title, caption: &caption, width, scale: 1.0 };
-    let frame = Frame::new(Default::default(), (Nanos(0), timeline.end()), Badge::Formula);
-    let svg = export.svg(&Theme::LIGHT, &timeline, &frame);
-    OutputFile::create(path)?.write(&svg)
+    // Wide enough for the names of the shortest passes, as far as that makes sense.
+    let name = 1 + schedule.microbatch_count().saturating_sub(1).to_string().len();
+    let stage = if schedule.stage_count() as usize > 2 * schedule.rows.len() { 4 } else { 0 };
+    let unit = 8.0 * (name + stage) as f32 + 8.0;
+    let picture = Picture { title, caption: &caption, badge: Badge::Formula };
+    picture.write(path, &timeline, 150.0 + unit * times.span as f32)
+}
+
+/// What stands around a timeline in a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Picture<'a> {
+    /// What is shown.
+    pub(super) title: &'a str,
+    /// A sentence about it.
+    pub(super) caption: &'a str,
+    /// Where its times come from.
+    pub(super) badge: Badge,
+}
+
+impl Picture<'_> {
+    /// Writes a whole timeline, about as wide as is wished.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(super) fn write(self, path: &Path, timeline: &Timeline, width: f32) -> Result<(), Failure> {
+        let Self { title, caption, badge } = self;
+        let export = Export { title, caption, width: width.clamp(960.0, 4_000.0), scale: 1.0 };
+        let frame = Frame::new(Default::default(), (Nanos(0), timeline.end()), badge);
+        OutputFile::create(path)?.write(&export.svg(&Theme::LIGHT, timeline, &frame))
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -14,7 +13,6 @@ use super::output;
 use super::picture;
 use super::report::{self, BytesEntry, MemoryEntry};
 use super::settings::Settings;
-use super::text::{Colour, Terminal};
 use super::timetable;
 use super::verify::layout_words;
 use super::{Failure, Outcome};
@@ -29,9 +27,6 @@ use crate::predict::here::predict_plan;
 use crate::trace::Badge;
 use crate::train::check_memory;
 use crate::units::Bytes;
-
-/// Columns where no terminal says how many it has.
-const COLUMNS: usize = 100;
 
 /// Runs the command.
 ///
@@ -83,9 +78,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, Failure> {
     }
     if let Some(path) = &args.svg {
         let title = format!("{}: {}", scenario.name, layout_words(&scenario.layout));
-        // The passes of a pair are drawn one after the other.
-        let drawn = schedule.in_turn();
-        picture::write(path, (&drawn, &explained(&drawn).times), &title)?;
+        picture::write(path, (&schedule, &explanation.times), &title)?;
     }
     if args.json {
         output::print_json(&answer)?;
@@ -93,7 +86,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, Failure> {
         let name = &scenario.name;
         let params = super::text::count(spec.model.parameter_count());
         let head = format!("{name}: {} · {params} params\n\n", layout_words(&scenario.layout));
-        let terminal = terminal();
+        let terminal = output::terminal();
         let picture = timetable::draw(&schedule, &explanation.times, &terminal);
         let text = head + &answer.text(&picture, (&schedule, &explanation), &plan);
         output::print(&super::text::in_charset(&text, terminal.charset))?;
@@ -103,18 +96,6 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, Failure> {
 
 fn explained(schedule: &Schedule) -> Explanation {
     schedule.explain().expect("a planned schedule does not hang")
-}
-
-/// What standard output shows: colours only where it is a terminal that wants them.
-fn terminal() -> Terminal {
-    let variable = |name| std::env::var(name).unwrap_or_default();
-    let wants =
-        io::stdout().is_terminal() && variable("TERM") != "dumb" && variable("NO_COLOR").is_empty();
-    let size = terminal_size::terminal_size();
-    let (width, height) =
-        size.map_or((COLUMNS, 24), |(width, height)| (width.0.into(), height.0.into()));
-    let colour = if wants { Colour::On } else { Colour::Off };
-    Terminal { width: width.max(40), height, charset: super::progress::charset(), colour }
 }
 
 /// The whole Plan as text, or the lines of one rank.

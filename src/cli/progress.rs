@@ -165,6 +165,7 @@ struct Painter {
     plan: Arc<Plan>,
     order: Arc<Order>,
     graph: Arc<Graph>,
+    wires: sim::Wires,
     axis: Option<TimeAxis>,
 }
 
@@ -188,6 +189,7 @@ impl Painter {
             plan: Arc::clone(session.plan()),
             order: Arc::clone(session.order()),
             graph: Arc::clone(session.graph()),
+            wires: session.wires(),
             axis: None,
         }
     }
@@ -252,9 +254,7 @@ impl Painter {
     fn lay_out(&mut self, recent: &[Arc<Trace>], now: Nanos) -> Option<Showing> {
         let traces: Vec<&Trace> = recent.iter().map(AsRef::as_ref).collect();
         let step = traces.last()?.step;
-        let durations = sim::median_durations(&traces);
-        let links = sim::Links::FREE;
-        let trace = sim::replay(&self.plan, &self.graph, &durations, &links, step).ok()?;
+        let trace = sim::replay_medians(&self.plan, &self.graph, &traces, &self.wires);
         let blocks = blocks(&self.plan, &self.order, &trace);
         let length = trace.end();
         // The axis grows at once; it shrinks only where half of it would stay empty.

@@ -1,5 +1,6 @@
 //! `shardlab` without arguments: trains the quickstart, proves it against one rank, sums up.
 
+use super::clocks::Clocks;
 use super::facts::{suggestions, summary_text};
 use super::output;
 use super::report::Report;
@@ -22,7 +23,7 @@ pub fn run(json: bool) -> Result<Outcome, Failure> {
     let session = run::open(settings, Options::default(), None)?;
     let marks = session.marks();
     let run = run::train(session, Extras { evaluate: true, marks, ..Extras::default() })?;
-    let replayed = run.replayed();
+    let clocks = Clocks::of(&run);
     let verification = match &run.end {
         End::Done => {
             let training = checked_training(&scenario.training);
@@ -34,15 +35,14 @@ pub fn run(json: bool) -> Result<Outcome, Failure> {
         End::Interrupted | End::NotFinite(_) => None,
     };
     if json {
-        let waiting = replayed.as_ref().map(|(_, waiting)| waiting);
         let predicted = run.predicted_step();
-        output::print_json(&Report::of(&run.session, &run.steps, waiting, predicted))?;
+        output::print_json(&Report::of(&run.session, &run.steps, clocks.as_ref(), predicted))?;
     } else {
         let next = match &run.end {
             End::Done => suggestions(&Scenario::quickstart()),
             End::Interrupted | End::NotFinite(_) => Vec::new(),
         };
-        output::print(&summary_text(&run, replayed.as_ref(), verification.as_ref(), next))?;
+        output::print(&summary_text(&run, clocks.as_ref(), verification.as_ref(), next))?;
     }
     let outcome = run.outcome();
     let exact = verification.is_none_or(|verification| verification.pass);

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Failure;
+use super::clocks::{Clocks, ClocksEntry};
 use crate::config::Layout;
 use crate::exec::{Crossed, DeviceInfo};
 use crate::ledger::{Ledger, RankLedger};
@@ -60,6 +61,9 @@ pub struct Report {
     pub bytes_per_step: BytesEntry,
     /// Memory of each rank.
     pub memory: Vec<MemoryEntry>,
+    /// What else the clocks tell; nothing without a step.
+    #[serde(flatten)]
+    pub clocks: Option<ClocksEntry>,
     /// Where the numbers come from.
     pub badges: BTreeMap<&'static str, Badge>,
 }
@@ -206,12 +210,12 @@ pub fn check_counts(report: &StepReport, ledger: &Ledger) -> Result<(), Failure>
 }
 
 impl Report {
-    /// The report of a session that ran `steps`; `bubble` is that of the replayed step, `predicted`
-    /// the seconds of one that was never run.
+    /// The report of a session that ran `steps`; `predicted` are the seconds of one that was never
+    /// run.
     pub fn of(
         session: &Session,
         steps: &[StepEntry],
-        bubble: Option<&Bubble>,
+        clocks: Option<&Clocks>,
         predicted: Option<f64>,
     ) -> Self {
         let ledger = session.ledger();
@@ -220,6 +224,13 @@ impl Report {
             ("tokens_per_second", Badge::Measured),
             ("predicted_step_seconds", Badge::Predicted),
             ("bubble", Badge::Replayed),
+            ("waiting_parts", Badge::Replayed),
+            ("waiting_parts.measured", Badge::Measured),
+            ("idle", Badge::Replayed),
+            ("critical_path", Badge::Replayed),
+            ("messages", Badge::Replayed),
+            ("devices_spend", Badge::Measured),
+            ("limit", Badge::Measured),
             ("bytes_per_step", Badge::Counted),
             ("memory", Badge::Counted),
         ];
@@ -229,10 +240,11 @@ impl Report {
             steps: steps.to_vec(),
             tokens_per_second: tokens_per_second(session, steps),
             predicted_step_seconds: predicted,
-            bubble: bubble.map(BubbleEntry::from),
+            bubble: clocks.map(|clocks| BubbleEntry::from(&clocks.bubble)),
             // Every step was held against the ledger.
             bytes_per_step: BytesEntry::of(&planned_crossings(&ledger), ledger.ranks.len()),
             memory: MemoryEntry::of(&ledger),
+            clocks: clocks.map(Clocks::entry),
             badges: badges.into(),
         }
     }

@@ -17,8 +17,6 @@ use crate::checkpoint::Checkpoint;
 use crate::data::Marks;
 use crate::exec::{Clock, DeviceKind};
 use crate::ledger::Ledger;
-use crate::trace::Trace;
-use crate::trace::bubble::{Bubble, bubble};
 use crate::train::{Options, Session, StepReport, TrainError};
 use crate::units::Nanos;
 
@@ -210,14 +208,6 @@ impl Run {
         self.saved = Some(trained);
         watch.say(&format!("checkpoint after step {trained}: {}", folder.display()));
         Ok(())
-    }
-
-    /// The last steps laid out as if every rank had its own device; `None` without a step.
-    pub(super) fn replayed(&self) -> Option<(Trace, Bubble)> {
-        self.last.as_ref()?;
-        let trace = self.session.replayed();
-        let waiting = bubble(self.session.plan(), &trace);
-        Some((trace, waiting))
     }
 
     /// Seconds of a step as predicted from what this machine's cores were measured to take; `None`

@@ -1,6 +1,7 @@
 //! `shardlab train`: trains any scenario, writes what is asked for, says what came out.
 
 use super::args::TrainArgs;
+use super::clocks::Clocks;
 use super::facts::{resumption, summary_text};
 use super::output::{self, OutputFile};
 use super::report::Report;
@@ -9,6 +10,7 @@ use super::settings::Settings;
 use super::{Failure, Outcome};
 use crate::checkpoint::Checkpoint;
 use crate::config::{ConfigError, OptimizerKind};
+use crate::sim::Wires;
 use crate::trace::Trace;
 use crate::trace::export::Recording;
 use crate::train::{Options, TrainError};
@@ -41,6 +43,7 @@ pub fn run(args: &TrainArgs) -> Result<Outcome, Failure> {
     let options = Options {
         devices: args.devices.device.clone(),
         exec: args.devices.exec_options(),
+        wires: Wires::read(&args.links)?,
         ..Options::default()
     };
     if let Some(folder) = &args.checkpoint {
@@ -56,17 +59,16 @@ pub fn run(args: &TrainArgs) -> Result<Outcome, Failure> {
         checkpoint_every: args.checkpoint_every,
     };
     let run = run::train(session, extras)?;
-    let replayed = run.replayed();
+    let clocks = Clocks::of(&run);
     if let Some(mut file) = trace {
-        file.write_line(&recording(&run, replayed.as_ref().map(|(trace, _)| trace)))?;
+        file.write_line(&recording(&run, clocks.as_ref().map(|clocks| &clocks.replayed)))?;
     }
-    let waiting = replayed.as_ref().map(|(_, waiting)| waiting);
     if args.json {
         let predicted = run.predicted_step();
-        output::print_json(&Report::of(&run.session, &run.steps, waiting, predicted))?;
+        output::print_json(&Report::of(&run.session, &run.steps, clocks.as_ref(), predicted))?;
     } else {
         let next = resumption(&run, args.checkpoint.as_deref());
-        output::print(&summary_text(&run, replayed.as_ref(), None, next))?;
+        output::print(&summary_text(&run, clocks.as_ref(), None, next))?;
     }
     Ok(run.outcome())
 }

@@ -21,9 +21,10 @@ use std::collections::BTreeMap;
 
 use crate::config::Cluster;
 use crate::config::workload::{Precision, Workload};
-use crate::mesh::Axis;
+use crate::mesh::{Axis, Mesh};
 use crate::ops::Op;
 use crate::ops::coarse::{Coarse, CoarseKind};
+use crate::plan::order::Order;
 use crate::plan::{Action, CollectiveKind};
 use crate::planner::cluster::classes::{Classes, Knobs};
 use crate::planner::cluster::{ClusterPlan, Exchange, cluster_plan, topology};
@@ -33,6 +34,7 @@ use crate::sim::cost::{Constants, Pricer};
 use crate::sim::{Ordered, SimError, Whatif};
 use crate::trace::Trace;
 use crate::trace::bubble::{Bubble, bubble};
+use crate::trace::idle::StepTime;
 use memory::PositionMemory;
 
 /// What is asked of a prediction beyond workload and cluster.
@@ -44,6 +46,8 @@ pub struct Conditions {
     pub knobs: Knobs,
     /// Jitter.
     pub whatif: Whatif,
+    /// The cells of a schedule that has no name: of a file.
+    pub table: Option<Schedule>,
 }
 
 /// A predicted step.
@@ -63,8 +67,16 @@ pub struct Prediction {
     pub memory: Vec<PositionMemory>,
     /// Where the step goes on a mean rank.
     pub parts: StepParts,
+    /// Where the time of a rank of each class goes.
+    pub time: StepTime,
+    /// Seconds of a mean rank in which a message or collective of it runs beside a kernel.
+    pub hidden_comm_seconds: f64,
+    /// All ranks.
+    pub mesh: Mesh,
     /// The Plan that was laid out.
     pub cluster_plan: ClusterPlan,
+    /// What its instructions wait for.
+    pub order: Order,
     /// When its instructions run.
     pub trace: Trace,
 }
@@ -73,21 +85,26 @@ pub struct Prediction {
 ///
 /// # Errors
 /// If the step would hang, which only a schedule from a file can.
+///
+/// # Panics
+/// If the workload's schedule is a file and no table is given.
 pub fn predict(
     workload: &Workload,
     cluster: &Cluster,
     conditions: &Conditions,
 ) -> Result<Prediction, SimError> {
-    let table = table(workload, workload.batch.microbatches);
-    let Conditions { constants, knobs, whatif } = conditions;
+    let Conditions { constants, knobs, whatif, table: given } = conditions;
+    let table = given.clone().unwrap_or_else(|| table(workload, workload.batch.microbatches));
     let topology = topology(workload, &table, cluster.node.gpus, knobs);
     let plan = cluster_plan(workload, &table, &topology, Classes::quotient(&topology));
     let pricer = Pricer { cluster, constants };
     let ordered = Ordered::new(plan);
     let trace = ordered.predict(&pricer, *whatif)?;
-    let plan = ordered.cluster;
+    let Ordered { cluster: plan, order, .. } = ordered;
     let step_seconds = with_overheads(trace.end().as_secs(), workload, constants);
     let rate = Rate::of(workload, cluster, step_seconds);
+    let time = StepTime::of(&plan.plan, &order, &trace);
+    let hidden = time.mean_messages(&plan.classes.sizes).hidden;
     Ok(Prediction {
         step_seconds,
         tflops_per_gpu: rate.tflops_per_gpu,
@@ -96,7 +113,11 @@ pub fn predict(
         bytes: bytes(&plan),
         memory: memory::positions(workload, &table),
         parts: StepParts::of(&plan, &trace, step_seconds),
+        hidden_comm_seconds: hidden.as_secs(),
+        time,
+        mesh: workload.split.mesh(),
         cluster_plan: plan,
+        order,
         trace,
     })
 }
@@ -127,7 +148,7 @@ impl Rate {
 pub(crate) fn table(workload: &Workload, microbatches: u32) -> Schedule {
     let split = &workload.split;
     named(&split.schedule, split.pp, split.chunks, microbatches)
-        .unwrap_or_else(|| Schedule { rows: vec![Vec::new(); split.pp as usize] })
+        .expect("a schedule from a file comes with its table")
 }
 
 /// What the host adds to a step, and the slowest of many GPUs.

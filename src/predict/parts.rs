@@ -7,6 +7,7 @@ use crate::ops::Op;
 use crate::ops::coarse::CoarseKind;
 use crate::plan::{Action, Lane};
 use crate::planner::cluster::ClusterPlan;
+use crate::trace::cover::{length, union};
 use crate::trace::{Span, Trace};
 use crate::units::Nanos;
 
@@ -77,14 +78,6 @@ impl StepParts {
 }
 
 /// Time that is covered by at least one span.
-fn covered(mut spans: Vec<Span>) -> Nanos {
-    spans.sort_unstable_by_key(|span| span.start);
-    let (mut sum, mut until) = (Nanos(0), Nanos(0));
-    for Span { start, end } in spans {
-        if end > until {
-            sum += end - start.max(until);
-            until = end;
-        }
-    }
-    sum
+fn covered(spans: Vec<Span>) -> Nanos {
+    length(&union(spans))
 }

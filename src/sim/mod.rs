@@ -5,16 +5,19 @@
 //! model; who predicts gives them predicted durations.
 
 pub mod cost;
+pub mod ladder;
 pub mod pieces;
 mod predicted;
 pub mod textbook;
+mod wires;
 mod workers;
 
 pub use predicted::{Ordered, Whatif};
+pub use wires::Wires;
 pub use workers::{Work, Workers, lay_out_on};
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +91,20 @@ pub fn replay(
     step: u64,
 ) -> Result<Trace, SimError> {
     replay_on(plan, graph, durations, |_, _, bytes| links.duration(bytes), step)
+}
+
+/// As [`replay`], over links that depend on who sends to whom.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_over(
+    plan: &Plan,
+    graph: &Graph,
+    durations: &[Vec<Nanos>],
+    wires: &Wires,
+    step: u64,
+) -> Result<Trace, SimError> {
+    replay_on(plan, graph, durations, |from, to, bytes| wires.duration(from, to, bytes), step)
 }
 
 /// As [`replay`], with what a message from one rank to another costs.
@@ -173,21 +190,14 @@ pub(crate) fn hang(plan: &Plan, graph: &Graph, ended: impl Fn(u32) -> bool) -> S
 }
 
 /// The last of several measured steps of one Plan, laid out as if every rank had its own device
-/// with free links, but for the slow ones: every instruction takes the median of its durations.
+/// with these links: every instruction takes the median of its durations.
 ///
 /// # Panics
 /// As [`median_durations`], and if the Plan hangs, which one that has run does not.
-pub fn replay_medians(
-    plan: &Plan,
-    graph: &Graph,
-    traces: &[&Trace],
-    slow: &BTreeMap<(Rank, Rank), Links>,
-) -> Trace {
+pub fn replay_medians(plan: &Plan, graph: &Graph, traces: &[&Trace], wires: &Wires) -> Trace {
     let durations = median_durations(traces);
     let last = traces.last().expect("a median needs a Trace");
-    let message =
-        |from, to, bytes| slow.get(&(from, to)).map_or(Nanos(0), |links| links.duration(bytes));
-    replay_on(plan, graph, &durations, message, last.step)
+    replay_over(plan, graph, &durations, wires, last.step)
         .expect("a Plan that has run does not hang")
 }
 

@@ -5,7 +5,7 @@ use super::cost::Pricer;
 use super::{SimError, hang, lay_out};
 use crate::ops::Op;
 use crate::ops::coarse::{Coarse, CoarseKind};
-use crate::plan::order::{self, Graph};
+use crate::plan::order::{self, Graph, Order};
 use crate::plan::{Action, CollectiveKind, Instr};
 use crate::planner::cluster::{ClusterPlan, Exchange};
 use crate::random::unit;
@@ -26,14 +26,17 @@ pub struct Whatif {
 pub struct Ordered {
     /// The Plan.
     pub cluster: ClusterPlan,
+    /// What its instructions wait for.
+    pub order: Order,
     graph: Graph,
 }
 
 impl Ordered {
     /// Derives the order of a Plan.
     pub fn new(cluster: ClusterPlan) -> Self {
-        let graph = order::graph(&cluster.plan, &order::derive(&cluster.plan));
-        Self { cluster, graph }
+        let order = order::derive(&cluster.plan);
+        let graph = order::graph(&cluster.plan, &order);
+        Self { cluster, order, graph }
     }
 
     /// When each op runs on a cluster.
@@ -59,7 +62,7 @@ impl Ordered {
 
     /// The span of each node of the step's graph.
     fn spans(&self, pricer: &Pricer<'_>, whatif: Whatif) -> Result<Vec<Span>, SimError> {
-        let Self { cluster, graph } = self;
+        let Self { cluster, graph, .. } = self;
         let prices = Prices::new(cluster, pricer);
         let durations: Vec<Nanos> =
             graph.nodes.iter().map(|node| prices.node(node, whatif)).collect();

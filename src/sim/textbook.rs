@@ -2,12 +2,15 @@
 //!
 //! `planner::schedule` says what runs in which order; here it is laid out, to be drawn as any step.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Links, replay};
 use crate::plan::{Action, Phase, order};
 use crate::planner::schedule::explain::textbook as textbook_units;
-use crate::planner::schedule::{Act, Pass, Schedule, textbook};
+use crate::planner::schedule::unit_time::{pairs_can_overlap, unit_times};
+use crate::planner::schedule::{Act, Cell, Pass, Schedule, textbook};
+use crate::trace::Span;
 use crate::trace::draw::timeline::Timeline;
 use crate::units::Nanos;
 
@@ -40,14 +43,27 @@ pub fn timeline(schedule: &Schedule) -> Timeline {
         .collect();
     let trace = replay(&plan, &order::graph(&plan, &order), &durations, &Links::FREE, 0)
         .expect("a planned schedule does not hang");
-    Timeline::new(Arc::new(plan), &order, Arc::new(trace), &[]).in_units(UNIT)
+    let timeline = Timeline::new(Arc::new(plan), &order, Arc::new(trace), &[]);
+    timeline.in_units(UNIT).with_pairs(pairs(schedule))
+}
+
+/// When passes run as pairs, by row.
+fn pairs(schedule: &Schedule) -> Vec<Vec<Span>> {
+    let times = unit_times(schedule, textbook_units).filter(|_| pairs_can_overlap(schedule));
+    let Some(times) = times else { return Vec::new() };
+    let rows = schedule.rows.iter().zip(&times.rows).map(|(cells, spans)| {
+        let pairs = cells.iter().zip(spans).filter(|(cell, _)| matches!(cell, Cell::Pair(..)));
+        let span = |range: &Range<u64>| Span { start: UNIT * range.start, end: UNIT * range.end };
+        pairs.map(|(_, range)| span(range)).collect()
+    });
+    rows.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mesh::Rank;
-    use crate::planner::schedule::unit_time::unit_times;
+    use crate::planner::schedule::dual_pipe_v::dual_pipe_v;
     use crate::planner::schedule::{csv, gpipe::gpipe, one_f_one_b::one_f_one_b};
     use crate::trace::draw::{Block, Work};
 
@@ -62,7 +78,9 @@ mod tests {
     #[test]
     fn the_picture_shows_every_pass_when_the_schedule_runs_it() {
         let [split, vee] = [SPLIT, VEE].map(|text| csv::parse(text).unwrap());
-        for schedule in [one_f_one_b(4, 8), gpipe(3, 5), one_f_one_b(1, 1), split, vee] {
+        let pairs = [dual_pipe_v(2, 6), dual_pipe_v(3, 8)];
+        let single = [one_f_one_b(4, 8), gpipe(3, 5), one_f_one_b(1, 1), split, vee];
+        for schedule in single.into_iter().chain(pairs) {
             let times = unit_times(&schedule, textbook_units).unwrap();
             let timeline = timeline(&schedule);
             assert_eq!(timeline.end().0, times.span * UNIT.0);
@@ -71,7 +89,21 @@ mod tests {
                 let blocks = timeline.blocks(Rank(row as u32)).iter().filter(works);
                 let shown: Vec<(u64, u64)> =
                     blocks.clone().map(|b| (b.start.0 / UNIT.0, b.end.0 / UNIT.0)).collect();
-                let expected: Vec<(u64, u64)> = spans.iter().map(|s| (s.start, s.end)).collect();
+                // The passes of a pair follow one another in the time of the pair.
+                let cells = schedule.rows[row].iter().zip(spans);
+                let expected: Vec<(u64, u64)> = cells
+                    .flat_map(|(cell, span)| {
+                        let mut start = span.start;
+                        cell.acts().map(move |act| {
+                            let from = start;
+                            start += textbook_units(act);
+                            (from, start)
+                        })
+                    })
+                    .collect();
+                let joined = timeline.pairs_of(Rank(row as u32)).len();
+                let pairs = schedule.rows[row].iter().filter(|cell| cell.acts().count() == 2);
+                assert_eq!(joined, pairs.count(), "row {row}");
                 assert_eq!(shown, expected, "row {row}");
                 for (block, act) in blocks.zip(schedule.acts(row)) {
                     let work = match act.pass {

@@ -2,10 +2,11 @@
 //!
 //! Two ratios carry the name bubble in the literature; both are here under names of their own, and
 //! their textbook formulas beside them. All of it is read from a Plan and a Trace of any clock. What
-//! a rank waits for is answered by [`super::draw::cause`] and [`super::draw::timeline`].
+//! a rank waits for is answered by [`super::cause`] and added up by [`super::idle`].
 
 use serde::{Deserialize, Serialize};
 
+use super::cover::{length, union};
 use super::{Clock, Span, Trace};
 use crate::plan::{Instr, Lane, Phase, Plan};
 use crate::units::Nanos;
@@ -49,13 +50,14 @@ pub fn bubble(plan: &Plan, trace: &Trace) -> Bubble {
         end: spans().map(|span| span.end).max().unwrap_or_default(),
     };
     let rank = |spans: &Vec<Span>| {
-        let busy = covered(spans);
+        let busy = length(&union(spans.clone()));
         RankBubble { busy, waiting: span.duration() - busy }
     };
     let ranks: Vec<RankBubble> = counted.iter().map(rank).collect();
     let busy: Nanos = ranks.iter().map(|rank| rank.busy).sum();
     let waiting: Nanos = ranks.iter().map(|rank| rank.waiting).sum();
-    let at_all: Nanos = compute_spans(plan, trace, |_| true).iter().map(|s| covered(s)).sum();
+    let at_all = compute_spans(plan, trace, |_| true).into_iter();
+    let at_all: Nanos = at_all.map(|spans| length(&union(spans))).sum();
     let step = trace.end() * ranks.len() as u64;
     Bubble {
         waiting_over_span: ratio(waiting, busy + waiting),
@@ -95,19 +97,6 @@ fn compute_spans(plan: &Plan, trace: &Trace, wanted: fn(&Instr) -> bool) -> Vec<
         wanted.map(|(_, span)| *span).collect()
     };
     plan.programs.iter().zip(&trace.spans).map(rank_spans).collect()
-}
-
-/// Time that is covered by spans of one lane, which are in order and may touch.
-fn covered(spans: &[Span]) -> Nanos {
-    let (mut sum, mut until) = (Nanos(0), Nanos(0));
-    for span in spans {
-        let start = span.start.max(until);
-        if span.end > start {
-            sum += span.end - start;
-            until = span.end;
-        }
-    }
-    sum
 }
 
 fn ratio(part: Nanos, whole: Nanos) -> f64 {

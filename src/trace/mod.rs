@@ -4,9 +4,14 @@
 //! have the same form, so they lie on one timeline without any glue.
 
 pub mod bubble;
+pub mod idle;
+pub mod critical_path;
+pub mod occupancy;
+pub mod cause;
 pub mod captured;
 pub mod draw;
 pub mod export;
+pub(crate) mod cover;
 
 use serde::{Deserialize, Serialize};
 

@@ -19,7 +19,8 @@ use crate::mesh::Rank;
 use crate::plan::order::{self, Graph, Order};
 use crate::plan::{Held, Plan, View};
 use crate::planner::{Purpose, StepSpec, plan_step};
-use crate::sim;
+use crate::sim::ladder::Ladder;
+use crate::sim::{self, Wires};
 use crate::trace::Trace;
 use crate::units::Bytes;
 
@@ -39,6 +40,8 @@ pub struct Options {
     pub dataset: Option<Dataset>,
     /// What is broken on purpose.
     pub faults: Vec<Fault>,
+    /// Links of the replayed clock.
+    pub wires: Wires,
 }
 
 impl Options {
@@ -91,6 +94,7 @@ pub struct Session {
     batches: Batches,
     pub(super) step: u64,
     pub(super) recent: VecDeque<Arc<Trace>>,
+    wires: Wires,
     /// What `auto` found, or why a device was left out: lines for people.
     notes: Vec<String>,
 }
@@ -161,6 +165,7 @@ impl Session {
             batches,
             step: 0,
             recent: VecDeque::new(),
+            wires: options.wires,
             notes,
         };
         match &options.weights {
@@ -307,7 +312,21 @@ impl Session {
     /// If no step has been run.
     pub fn replayed(&self) -> Trace {
         let recent: Vec<&Trace> = self.recent.iter().map(AsRef::as_ref).collect();
-        sim::replay_medians(&self.plan, &self.graph, &recent, &self.delays().links)
+        sim::replay_medians(&self.plan, &self.graph, &recent, &self.wires())
+    }
+
+    /// What the waiting of the last steps comes from.
+    ///
+    /// # Panics
+    /// If no step has been run.
+    pub fn ladder(&self) -> Ladder {
+        let recent: Vec<&Trace> = self.recent.iter().map(AsRef::as_ref).collect();
+        Ladder::of(&self.plan, &self.graph, &recent, &self.wires())
+    }
+
+    /// The links of the replayed clock, with those that are slowed on purpose.
+    pub fn wires(&self) -> Wires {
+        self.wires.clone().with_slow(&self.delays().links)
     }
 
     /// Slow ranks and links, with those of faults.

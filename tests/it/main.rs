@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod captured;
+mod clocks;
 mod exports;
 mod cases;
 mod equivalence;

@@ -15,10 +15,11 @@ use shardlab::plan::{Action, Lane, Plan};
 use shardlab::planner::plan_step;
 use shardlab::planner::schedule::Pass;
 use shardlab::sim::{Links, replay};
+use shardlab::trace::cause::Cause;
 use shardlab::trace::draw::axis::TimeAxis;
 use shardlab::trace::draw::playback::slow_motion;
 use shardlab::trace::draw::timeline::{Level, Target, Timeline};
-use shardlab::trace::draw::{Block, Cause, Work, blocks, shortest_forward};
+use shardlab::trace::draw::{Block, Work, blocks, shortest_forward};
 use shardlab::trace::{Badge, Trace};
 use shardlab::units::{Bytes, Nanos};
 

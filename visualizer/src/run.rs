@@ -269,7 +269,8 @@ impl Run {
         let recent = self.recent(step);
         let recent: Vec<&Trace> = recent.iter().map(AsRef::as_ref).collect();
         recent.last()?;
-        Some(sim::replay_medians(&facts.plan, &facts.graph, &recent, &self.delays.links))
+        let wires = sim::Wires::free().with_slow(&self.delays.links);
+        Some(sim::replay_medians(&facts.plan, &facts.graph, &recent, &wires))
     }
 
     /// A step and those before it whose medians are taken, as they were measured; none if the step

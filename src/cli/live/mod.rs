@@ -2,23 +2,27 @@
 //!
 //! [`live`] is a pure function from a [`LiveState`] and a [`Terminal`] to at most 20 lines of at
 //! most 80 columns. Which step is shown and where its sweep stands is decided by the caller
-//! ([`crate::trace::draw::playback`]); [`super::screen`] puts the lines on the screen.
+//! ([`crate::trace::draw::playback`]); [`super::screen`] puts the lines on the screen. [`still`] draws
+//! a whole step as wide as its terminal.
 
 mod loss;
 mod rows;
+mod still;
 #[cfg(test)]
 mod tests;
 
 pub use loss::{LossTarget, Progress, progress_line, tells_progress};
+pub use still::{StillRow, still};
 
 use self::rows::{Column, Row};
 use super::text::{Line, Style, Terminal, count, width};
 use crate::config::layout::ZeroStage;
 use crate::mesh::{Axis, Mesh, Rank};
 use crate::trace::Badge;
+use crate::trace::cause::Cause;
 use crate::trace::draw::axis::TimeAxis;
 use crate::trace::draw::playback::Speed;
-use crate::trace::draw::{Block, BlockKind, Cause, Work};
+use crate::trace::draw::{Block, BlockKind, Work};
 use crate::units::{Bytes, Nanos};
 
 /// Most lines of the view.

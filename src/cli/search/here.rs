@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::table::{Row, table};
 use super::{PREDICTED, counted, quoted, threads, with_bar};
 use crate::cli::args::{RunArgs, SearchArgs, TrainingArgs};
+use crate::cli::clocks::Clocks;
 use crate::cli::facts::summary_text;
 use crate::cli::report::median_seconds;
 use crate::cli::run::{self, Extras};
@@ -98,8 +99,8 @@ fn train(settings: Settings, best: &HereCandidate) -> Result<Outcome, Failure> {
     let session = run::open(settings, options, None)?;
     let marks = session.marks();
     let run = run::train(session, Extras { evaluate: true, marks, ..Extras::default() })?;
-    let replayed = run.replayed();
-    output::print(&summary_text(&run, replayed.as_ref(), None, Vec::new()))?;
+    let clocks = Clocks::of(&run);
+    output::print(&summary_text(&run, clocks.as_ref(), None, Vec::new()))?;
     if let Some(measured) = median_seconds(&run.steps) {
         let predicted = best.step_seconds;
         output::print(&format!(

@@ -1,23 +1,29 @@
 //! `shardlab simulate`: the step of a described cluster, or a file of measured runs held against
-//! predictions (in `runs`).
+//! predictions (in `runs`). `picture` draws the step, `collectives` compares algorithms.
 
+mod collectives;
+mod picture;
 mod runs;
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::args::{LayoutArgs, SimulateArgs, Switch};
-use super::text::step_time;
+use super::clocks::{idle_words, path_words};
+use super::text::{in_charset, step_time};
 use super::{Failure, Outcome, output};
 use crate::config::workload::{Precision, Recomputed, Software, StepBatch, Transformer, Workload};
-use crate::config::{Cluster, ConfigError, ScheduleName, Split, ZeroStage};
+use crate::config::{Cluster, ConfigError, Layout, ScheduleName, Split, ZeroStage};
 use crate::mesh::{Axis, Rank};
 use crate::planner::cluster::classes::Knobs;
-use crate::planner::schedule::named;
+use crate::planner::schedule::{Schedule, named};
 use crate::predict::memory::{PositionMemory, USABLE};
 use crate::predict::{Conditions, Prediction, predict};
 use crate::sim::Whatif;
 use crate::trace::Badge;
+use crate::trace::critical_path::{CriticalPath, PartKind};
 use crate::units::Bytes;
 
 /// Runs the command.
@@ -28,10 +34,14 @@ pub fn run(args: &SimulateArgs) -> Result<Outcome, Failure> {
     if let Some(file) = &args.runs {
         return runs::run(file, args);
     }
+    if let Some(bytes) = args.explain_collective {
+        return collectives::run(bytes, args);
+    }
     let question = Question::of(args)?;
     let conditions = Conditions {
         knobs: knobs(args, question.workload.split.ranks())?,
         whatif: Whatif { jitter: args.jitter / 100.0, seed: args.seed },
+        table: question.table.clone(),
         ..Conditions::default()
     };
     let prediction =
@@ -43,10 +53,16 @@ pub fn run(args: &SimulateArgs) -> Result<Outcome, Failure> {
         output::OutputFile::create(path)?
             .write_line(&json!({ "plan": plan, "trace": prediction.trace }))?;
     }
+    if let Some(path) = &args.svg {
+        picture::write(path, &prediction, &heading(&question).join(": "))?;
+    }
     if args.json {
         output::print_json(&answer(&question, &prediction))?;
     } else {
-        output::print(&text(&question, &prediction))?;
+        let terminal = output::terminal();
+        let lines = picture::lines(&prediction, &terminal).join("\n");
+        let text = text(&question, &prediction);
+        output::print(&(in_charset(&text, terminal.charset) + "\n" + &lines + "\n"))?;
     }
     Ok(Outcome::Success)
 }
@@ -56,6 +72,8 @@ struct Question {
     model: String,
     workload: Workload,
     cluster: Cluster,
+    /// The cells of a schedule from a file.
+    table: Option<Schedule>,
 }
 
 impl Question {
@@ -66,7 +84,7 @@ impl Question {
             cluster.node.gpus = node;
         }
         refuse_details(&args.layout)?;
-        let (split, batch) = split(args)?;
+        let (split, batch, table) = split(args)?;
         check_cut(&model, &split, &batch)?;
         let overlap = args.layout.overlap != Some(Switch::Off);
         let software = Software {
@@ -77,7 +95,7 @@ impl Question {
         let recomputed = args.layout.recompute.map_or(Recomputed::Nothing, Recomputed::from);
         let precision = args.precision;
         let workload = Workload { model, split, batch, recomputed, precision, software };
-        Ok(Self { model: args.model.clone(), workload, cluster })
+        Ok(Self { model: args.model.clone(), workload, cluster, table })
     }
 }
 
@@ -97,9 +115,10 @@ fn refuse_details(layout: &LayoutArgs) -> Result<(), ConfigError> {
 }
 
 /// The cut and the batch that the flags ask for; what they leave open fills the GPUs.
-fn split(args: &SimulateArgs) -> Result<(Split, StepBatch), ConfigError> {
+fn split(args: &SimulateArgs) -> Result<(Split, StepBatch, Option<Schedule>), ConfigError> {
     let mut flags = args.layout.clone();
     let size = |flag: Option<u32>| flag.unwrap_or(1).max(1);
+    take_sizes(&mut flags);
     let others = size(flags.tp) * size(flags.pp) * size(args.cp);
     if let Some(gpus) = args.gpus {
         let dp = flags.dp.unwrap_or((gpus / others).max(1));
@@ -140,12 +159,47 @@ fn split(args: &SimulateArgs) -> Result<(Split, StepBatch), ConfigError> {
         );
         return Err(ConfigError::value("batch", why, "Use a multiple of their product"));
     }
-    let layout = crate::config::Layout { microbatches, ..layout };
-    named::table(&layout).map_err(|error| {
-        ConfigError::value("schedule", error.to_string(), "Use another schedule or --chunks")
-    })?;
+    let layout = Layout { microbatches, ..layout };
+    let (layout, table) = with_table(layout)?;
     let batch = StepBatch { seq: args.seq, rows: u64::from(rows.max(1)), microbatches };
-    Ok((Split::of(&layout, args.cp.unwrap_or(1).max(1)), batch))
+    Ok((Split::of(&layout, args.cp.unwrap_or(1).max(1)), batch, table))
+}
+
+/// Positions and microbatches that a schedule file says and no flag contradicts.
+fn take_sizes(flags: &mut LayoutArgs) {
+    let Some(schedule @ ScheduleName::File(_)) = flags.schedule.clone() else { return };
+    // Whether it can be read is told later.
+    let Ok(table) = named::table(&Layout { schedule, ..Layout::default() }) else { return };
+    flags.pp = flags.pp.or(u32::try_from(table.rows.len()).ok());
+    if flags.micro_batch_size.is_none() {
+        flags.microbatches = flags.microbatches.or(Some(table.microbatch_count().max(1)));
+    }
+}
+
+/// The layout, and the cells of a schedule that comes from a file, which says itself how many stages
+/// a position has.
+fn with_table(layout: Layout) -> Result<(Layout, Option<Schedule>), ConfigError> {
+    let fault = |why: String| {
+        ConfigError::value(
+            "schedule",
+            why,
+            "Use another schedule, --pp, --chunks or --microbatches",
+        )
+    };
+    let table = named::table(&layout).map_err(|error| fault(error.to_string()))?;
+    if !matches!(layout.schedule, ScheduleName::File(_)) {
+        return Ok((layout, None));
+    }
+    let (rows, positions) = (table.rows.len(), layout.pp as usize);
+    if rows != positions {
+        return Err(fault(format!(
+            "the file has {rows} rows, but there are {positions} positions"
+        )));
+    }
+    let faults = table.check(table.stage_count(), layout.microbatches);
+    ConfigError::collect(faults.iter().map(|found| fault(found.to_string())).collect())?;
+    let chunks = table.stage_count().div_ceil(layout.pp);
+    Ok((Layout { chunks, ..layout }, Some(table)))
 }
 
 /// Sizes that cannot be cut so.
@@ -217,6 +271,11 @@ struct Answer {
     memory: Vec<PositionMemory>,
     fits: bool,
     exposed_comm_seconds: f64,
+    hidden_comm_seconds: f64,
+    /// Idle time of a mean rank in seconds, by what it waits for.
+    idle: Value,
+    /// Seconds of the critical path: work by the first rank of each class, messages.
+    critical_path: Value,
     classes: usize,
     ranks: u32,
     badges: Value,
@@ -239,6 +298,9 @@ fn answer(question: &Question, prediction: &Prediction) -> Answer {
         memory: memory.clone(),
         fits: crate::predict::memory::fits(memory, question.cluster.gpu.memory_gb),
         exposed_comm_seconds: prediction.parts.exposed_comm,
+        hidden_comm_seconds: prediction.hidden_comm_seconds,
+        idle: json!(idle(prediction)),
+        critical_path: critical_path(prediction),
         classes: prediction.cluster_plan.classes.count(),
         ranks: question.workload.split.ranks(),
         badges: json!({
@@ -249,25 +311,62 @@ fn answer(question: &Question, prediction: &Prediction) -> Answer {
             "bytes": Badge::Formula,
             "memory": Badge::Predicted,
             "exposed_comm_seconds": Badge::Predicted,
+            "hidden_comm_seconds": Badge::Predicted,
+            "idle": Badge::Predicted,
+            "critical_path": Badge::Predicted,
             "classes": Badge::Counted,
         }),
     }
 }
 
-fn text(question: &Question, prediction: &Prediction) -> String {
-    let Question { model, workload, cluster } = question;
+/// Idle seconds of a mean rank, by what it waits for.
+fn idle(prediction: &Prediction) -> BTreeMap<&'static str, f64> {
+    let sizes = &prediction.cluster_plan.classes.sizes;
+    let all: f64 = sizes.iter().map(|size| f64::from(*size)).sum();
+    let mut sums = BTreeMap::new();
+    for (class, size) in prediction.time.ranks.iter().zip(sizes) {
+        for (reason, nanos) in class.by_reason() {
+            *sums.entry(reason.key()).or_insert(0.0) += nanos.as_secs() * f64::from(*size) / all;
+        }
+    }
+    sums
+}
+
+fn path(prediction: &Prediction) -> CriticalPath {
+    CriticalPath::of(&prediction.cluster_plan.plan, &prediction.order, &prediction.trace)
+}
+
+fn critical_path(prediction: &Prediction) -> Value {
+    let path = path(prediction);
+    let first = &prediction.cluster_plan.classes.first;
+    let work = path.work_by_rank().into_iter();
+    let work = work.map(|(class, nanos)| (first[class.index()].0, nanos.as_secs()));
+    json!({
+        "work": work.collect::<BTreeMap<u32, f64>>(),
+        "messages": path.length_of(PartKind::Message).as_secs(),
+    })
+}
+
+/// What is simulated, in two lines.
+fn heading(question: &Question) -> [String; 2] {
+    let Question { model, workload, cluster, .. } = question;
     let Split { tp, pp, dp, cp, chunks, schedule, .. } = &workload.split;
     let ranks = workload.split.ranks();
-    let mut lines = vec![format!("{model} on {ranks} GPUs of {}", cluster.name)];
-    let mut cut = format!("  dp {dp} · tp {tp} · pp {pp}");
+    let mut cut = format!("dp {dp} · tp {tp} · pp {pp}");
     for (name, size) in [("cp", cp), ("chunks", chunks)] {
         if *size > 1 {
             cut += &format!(" · {name} {size}");
         }
     }
     let StepBatch { seq, rows, microbatches } = workload.batch;
-    lines.push(cut + &format!(" · {schedule} · {microbatches} × {rows} rows of {seq}"));
-    lines.push(String::new());
+    cut += &format!(" · {schedule} · {microbatches} × {rows} rows of {seq}");
+    [format!("{model} on {ranks} GPUs of {}", cluster.name), cut]
+}
+
+fn text(question: &Question, prediction: &Prediction) -> String {
+    let cluster = &question.cluster;
+    let [first, second] = heading(question);
+    let mut lines = vec![first, format!("  {second}"), String::new()];
     let mut fact = |name: &str, value: String, badge: Badge| {
         lines.push(format!("  {name:<26}{value:>16}  {}", badge.word()));
     };
@@ -277,6 +376,7 @@ fn text(question: &Question, prediction: &Prediction) -> String {
     fact("MFU", percent(prediction.mfu), predicted);
     fact("waiting over span", percent(prediction.bubble.waiting_over_span), predicted);
     fact("exposed communication", step_time(prediction.parts.exposed_comm), predicted);
+    fact("hidden communication", step_time(prediction.hidden_comm_seconds), predicted);
     for (axis, bytes) in &prediction.bytes {
         if *bytes > 0.0 {
             fact(
@@ -286,8 +386,14 @@ fn text(question: &Question, prediction: &Prediction) -> String {
             );
         }
     }
-    let classes = prediction.cluster_plan.classes.count();
-    fact("classes of equal ranks", classes.to_string(), Badge::Counted);
+    let classes = &prediction.cluster_plan.classes;
+    fact("classes of equal ranks", classes.count().to_string(), Badge::Counted);
+    let mut words = |name: &str, words: String| {
+        lines.push(format!("  {name:<16}{words}  {}", predicted.word()));
+    };
+    words("ranks wait for", idle_words(&prediction.time, &classes.sizes));
+    let name = |class: Rank| classes.first[class.index()];
+    words("critical path", path_words(&path(prediction), prediction.time.step, name).join(", "));
     lines.push(String::new());
     lines.extend(memory_lines(&prediction.memory, cluster.gpu.memory_gb));
     lines.join("\n") + "\n"
@@ -367,10 +473,39 @@ mod tests {
         assert!(error.contains("tp 8 · pp 1 · cp 1 · dp 7 are 56 ranks, not 60"), "{error}");
         let error = question("--tp 7 --model llama-3-8b").err().unwrap();
         assert!(error.contains("32 heads cannot be split over 7"), "{error}");
+        let file = tempfile::NamedTempFile::with_suffix(".csv").unwrap();
+        std::fs::write(file.path(), "0F0,0B0\n1F0,1B0\n").unwrap();
+        let with = |flags: &str| question(&format!("--schedule {} {flags}", file.path().display()));
+        let error = with("--pp 3 --microbatches 1").err().unwrap();
+        assert!(error.contains("the file has 2 rows, but there are 3 positions"), "{error}");
+        let error = with("--pp 2 --microbatches 2").err().unwrap();
+        assert!(error.contains("schedule: "), "{error}");
+        assert_eq!(with("").unwrap().workload.batch.microbatches, 1);
+        assert_eq!(with("--pp 2 --microbatches 1").unwrap().table.unwrap().rows.len(), 2);
         let error = question("--collective ring").err().unwrap();
         assert!(error.contains("collective: says how a step is written"), "{error}");
         let error = knobs(&args("--slow-rank 9=2"), 8).unwrap_err().to_string();
         assert!(error.contains("`9` is no rank. Use 0 to 7"), "{error}");
+    }
+
+    #[test]
+    fn a_schedule_from_a_file_takes_as_long_as_the_named_one_with_its_cells() {
+        let flags = "--pp 4 --microbatches 8 --cluster rtx4090 --model llama-2-7b";
+        let file = tempfile::NamedTempFile::with_suffix(".csv").unwrap();
+        let seconds = |question: &Question| {
+            let conditions = Conditions { table: question.table.clone(), ..Conditions::default() };
+            predict(&question.workload, &question.cluster, &conditions).unwrap().step_seconds
+        };
+        for (name, chunks) in [("1f1b", 1), ("gpipe", 1), ("zb-v", 2), ("interleaved-1f1b", 2)] {
+            let named = question(&format!("{flags} --schedule {name} --chunks {chunks}")).unwrap();
+            let Split { schedule, pp, .. } = &named.workload.split;
+            let table = named::named(schedule, *pp, chunks, 8).unwrap();
+            std::fs::write(file.path(), table.to_string()).unwrap();
+            let own = question(&format!("{flags} --schedule {}", file.path().display())).unwrap();
+            assert_eq!(own.table.as_ref(), Some(&table), "{name}");
+            assert_eq!(own.workload.split.chunks, chunks, "{name}");
+            assert_eq!(seconds(&own), seconds(&named), "{name}");
+        }
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct Summary {
     pub predicted: Option<Predicted>,
     /// How much the ranks waited; `None` for a single rank.
     pub waiting: Option<Waiting>,
+    /// What the devices spend their time on: `71 % kernels`, `20 % dispatch`; empty without a step.
+    pub devices_spend: Vec<String>,
     /// Bytes that crossed in a step, by axis in the order of [`Axis::ALL`].
     pub sent: [Bytes; 3],
     /// Memory of each rank; index = rank.
@@ -122,8 +124,14 @@ pub struct Waiting {
     pub badge: Badge,
     /// The textbook's share for this schedule, where there is one.
     pub formula: Option<Formula>,
-    /// What the difference to the formula comes from: `unequal stages`.
-    pub rest: Option<String>,
+    /// Links of that clock: `free`.
+    pub links: String,
+    /// What the difference to the formula comes from, in points: `+2.1 unequal stages`.
+    pub rest: Vec<String>,
+    /// Who decides the length of the step: `rank 6 71 %`, `messages 3 %`.
+    pub path: Vec<String>,
+    /// How much communication hides behind work; `None` over free links.
+    pub messages: Option<String>,
 }
 
 /// A share from the textbook.
@@ -163,6 +171,7 @@ pub fn summary(facts: &Summary, program: &str, terminal: &Terminal) -> String {
     lines.extend(page.speed());
     lines.extend(page.predicted());
     lines.extend(page.waiting());
+    lines.extend(page.devices_spend());
     lines.push(page.sent());
     lines.extend(page.memory());
     if !facts.next.is_empty() {
@@ -280,21 +289,35 @@ impl Page<'_> {
 
     fn waiting(&self) -> Vec<Line> {
         let Some(waiting) = &self.facts.waiting else { return Vec::new() };
-        let text = format!("{:.1} % of forward + backward", 100.0 * waiting.share);
-        let mut lines = vec![self.badged("Waiting", &text, waiting.badge)];
-        let formula = waiting.formula.as_ref().map(|Formula { expression, share }| {
-            format!("formula {expression} = {:.1} %", 100.0 * share)
-        });
-        let rest = waiting.rest.as_ref();
-        let rest = rest.map(|rest| match formula {
-            Some(_) => format!("the rest: {rest}"),
-            None => rest.clone(),
-        });
-        let text: Vec<String> = formula.into_iter().chain(rest).collect();
-        if !text.is_empty() {
-            lines.push(self.topic("", text.join("; ")));
+        let Waiting { share, badge, links, formula, rest, path, messages } = waiting;
+        let text = format!("{:.1} % of forward + backward, links: {links}", 100.0 * share);
+        let mut lines = vec![self.badged("Waiting", &text, *badge)];
+        if let Some(Formula { expression, share }) = formula {
+            let text = format!("{:.1} % by formula {expression}", 100.0 * share);
+            lines.push(self.badged("", &text, Badge::Formula));
         }
+        lines.extend(self.listed("", rest, *badge));
+        lines.extend(self.listed("Critical path", path, *badge));
+        lines.extend(messages.as_ref().map(|text| self.badged("Messages", text, *badge)));
         lines
+    }
+
+    fn devices_spend(&self) -> Vec<Line> {
+        self.listed("Device time", &self.facts.devices_spend, Badge::Measured)
+    }
+
+    /// Words with commas between, on as many lines as leave room for the badge.
+    fn listed(&self, name: &str, words: &[String], badge: Badge) -> Vec<Line> {
+        let room = END - INDENT - 2 - badge.word().len();
+        let mut texts: Vec<String> = Vec::new();
+        for word in words {
+            match texts.last_mut().filter(|text| width(text) + 2 + width(word) <= room) {
+                Some(text) => *text = format!("{text}, {word}"),
+                None => texts.push(word.clone()),
+            }
+        }
+        let names = std::iter::once(name).chain(std::iter::repeat(""));
+        names.zip(&texts).map(|(name, text)| self.badged(name, text, badge)).collect()
     }
 
     fn sent(&self) -> Line {

@@ -19,6 +19,10 @@ fn own(arguments: &str, what: &str) -> Suggestion {
     Suggestion { command: Command::Own(arguments.into()), what: what.into() }
 }
 
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
 fn quickstart() -> Summary {
     let [low, high] = [memory([5, 5, 5, 19, 4]), memory([5, 5, 5, 13, 4])];
     Summary {
@@ -40,8 +44,12 @@ fn quickstart() -> Summary {
             share: 0.2034,
             badge: Badge::Replayed,
             formula: Some(Formula { expression: "(p−1)/(m+p−1)".into(), share: 0.2 }),
-            rest: Some("unequal stages".into()),
+            links: "free".into(),
+            rest: words(&["+2.1 unequal stages", "-1.7 uneven times"]),
+            path: words(&["rank 6 71 %", "rank 4 20 %", "others 9 %"]),
+            messages: None,
         }),
+        devices_spend: words(&["71 % kernels", "9 % messages", "20 % dispatch"]),
         sent: [mib(10), mib(60), mib(5)],
         memory: vec![low, low, low, low, high, high, high, high],
         next: vec![
@@ -66,8 +74,11 @@ fn a_summary_tells_what_was_learned_and_what_it_cost() {
           It is exact    3 SGD steps against an unsplit run:                         ✓
                          largest relative difference 2.4e-7 (allowed 1e-5)
           Speed          20,100 tokens/s                                      MEASURED
-          Waiting        20.3 % of forward + backward                         REPLAYED
-                         formula (p−1)/(m+p−1) = 20.0 %; the rest: unequal stages
+          Waiting        20.3 % of forward + backward, links: free            REPLAYED
+                         20.0 % by formula (p−1)/(m+p−1)                       FORMULA
+                         +2.1 unequal stages, -1.7 uneven times               REPLAYED
+          Critical path  rank 6 71 %, rank 4 20 %, others 9 %                 REPLAYED
+          Device time    71 % kernels, 9 % messages, 20 % dispatch            MEASURED
           Sent per step  data 1.0 MiB   tensor 6.0 MiB   pipeline 0.5 MiB      COUNTED
           Memory, MiB    weights  gradients  optimizer  activations  workspace  peak
             ranks 0–3        0.5        0.5        0.5          1.9        0.4   3.8
@@ -133,6 +144,7 @@ fn a_failed_run_of_one_rank_says_so_without_utf8() {
                          largest relative difference NaN (allowed 1e-5)
                          first difference: step 2, gradient of lm_head.weight
           Speed          20,100 tokens/s                                      MEASURED
+          Device time    71 % kernels, 9 % messages, 20 % dispatch            MEASURED
           Sent per step  nothing                                               COUNTED
           Memory, KiB    weights  gradients  optimizer  activations  workspace  peak
             rank 0           1.5        1.5        1.5          1.5        1.5   7.5
@@ -158,6 +170,28 @@ fn many_different_ranks_fill_no_screen() {
             … 8 more rows
     "#]]
     .assert_eq(&format!("Memory{table}\n"));
+}
+
+#[test]
+fn long_lists_go_on_below_and_every_line_keeps_its_badge() {
+    let waiting = quickstart().waiting.unwrap();
+    let rest = ["+1.5 forward : backward", "+14.7 unequal stages", "+11.0 uneven times"];
+    let waiting = Waiting {
+        rest: words(&[rest.as_slice(), &["+25.4 messages"]].concat()),
+        messages: Some("a rank has 3.1 ms hidden, 0.8 ms exposed".into()),
+        ..waiting
+    };
+    let text = summary(&Summary { waiting: Some(waiting), ..quickstart() }, "shardlab", &TERMINAL);
+    let (_, from) = text.split_once("  Waiting").unwrap();
+    let (part, _) = from.split_once("  Device").unwrap();
+    expect![[r#"
+        Waiting        20.3 % of forward + backward, links: free            REPLAYED
+                         20.0 % by formula (p−1)/(m+p−1)                       FORMULA
+                         +1.5 forward : backward, +14.7 unequal stages        REPLAYED
+                         +11.0 uneven times, +25.4 messages                   REPLAYED
+          Critical path  rank 6 71 %, rank 4 20 %, others 9 %                 REPLAYED
+          Messages       a rank has 3.1 ms hidden, 0.8 ms exposed             REPLAYED"#]]
+    .assert_eq(&format!("Waiting{}", part.trim_end()));
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! The picture of a step as geometry: which block of time each rank spends on what.
 //!
 //! Pure functions from a Plan, its order and a Trace to sorted blocks; no colours, fonts or pixels
-//! of any program. [`blocks()`] cuts a step into level-1 blocks, [`cause`] says what a rank waits
-//! for, [`axis`] finds round numbers for a time axis, [`playback`] how slowly a step is shown.
+//! of any program. [`blocks()`] cuts a step into level-1 blocks, [`super::cause`] says what a rank
+//! waits for, [`axis`] finds round numbers for a time axis, [`playback`] how slowly a step is shown.
 
 pub mod axis;
 pub mod export;
 pub mod fonts;
 pub mod minimap;
-pub mod cause;
 pub mod collective;
 pub mod curve;
 pub mod memory;
@@ -27,13 +26,13 @@ mod audit;
 pub(crate) mod sketch;
 
 pub use blocks::blocks;
-pub use cause::Cause;
 
 use std::fmt;
 
 use crate::mesh::Rank;
 use crate::plan::{CollectiveKind, Origin, Phase};
 use crate::trace::Span;
+use crate::trace::cause::Cause;
 use crate::units::Nanos;
 
 /// What a rank spends a block of time on.

@@ -7,7 +7,7 @@ use std::fmt;
 use crate::mesh::Rank;
 use crate::plan::order::{Graph, Order};
 use crate::plan::{Action, Plan};
-use crate::trace::draw::cause::what;
+use crate::trace::cause::what;
 
 /// Ranks that are named one by one at most.
 const NAMED_MOST: usize = 8;

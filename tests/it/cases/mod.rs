@@ -8,6 +8,7 @@ mod bytes;
 mod faults;
 mod gradients;
 mod pipelines;
+mod predictions;
 pub(crate) mod sessions;
 
 use shardlab::config::{Layout, Model, OptimizerKind, Training};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use eframe::egui;
 use egui::{Key, Modifiers};
-use shardlab::trace::draw::Cause;
+use shardlab::trace::cause::Cause;
 
 use crate::window::{Opened, Window};
 
@@ -53,7 +53,7 @@ fn pointing_at_a_wait_names_what_is_missing_and_who_has_it() {
                     Cause::Room { to, .. } => {
                         assert!(line.contains(&format!("rank {to}")), "{line}");
                     }
-                    Cause::Device | Cause::StepEnd => {}
+                    Cause::Beside { .. } | Cause::Device | Cause::StepEnd => {}
                 }
                 break;
             }

@@ -158,7 +158,7 @@ fn with_times_from_a_file_the_same_words_give_the_same_pixels_and_one_block_is_s
     }
     let facts = told.facts().unwrap();
     let measured = told.measured(STEP).unwrap();
-    let replayed = sim::replay_medians(&facts.plan, &facts.graph, &[measured], &BTreeMap::new());
+    let replayed = sim::replay_medians(&facts.plan, &facts.graph, &[measured], &sim::Wires::free());
     let recording = Recording {
         measured: Some(measured.as_ref().clone()),
         replayed: Some(replayed),

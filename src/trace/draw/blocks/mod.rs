@@ -4,10 +4,11 @@
 //! A row shows its Compute lane. Only where that is idle does it show collectives of gradients and
 //! weights that run beside it; what remains is waiting, and each wait has its cause.
 
-use super::{Block, BlockKind, Cause, Work, cause};
+use super::{Block, BlockKind, Work};
 use crate::mesh::Rank;
 use crate::plan::order::Order;
 use crate::plan::{Action, Instr, Lane, Plan};
+use crate::trace::cause::{self, Cause};
 use crate::trace::{Span, Trace};
 use crate::units::Nanos;
 
@@ -50,6 +51,17 @@ pub(super) struct Piece {
     /// What runs; of a wait what runs next, `None` at the end of the step.
     pub(super) instr: Option<u32>,
     pub(super) state: State,
+}
+
+impl Piece {
+    /// What is missing, if this is a wait of `rank`.
+    pub(super) fn cause(self, plan: &Plan, rank: Rank) -> Cause {
+        let message = match self.state {
+            State::Waits(message) => message,
+            State::Runs(_) => None,
+        };
+        cause::of(plan, rank, self.instr, message)
+    }
 }
 
 /// What a rank does in a piece of its time.
@@ -124,7 +136,7 @@ impl Source<'_> {
     }
 
     fn cause(&self, wait: Piece) -> Cause {
-        cause::of(self.plan, self.rank, wait)
+        wait.cause(self.plan, self.rank)
     }
 }
 

@@ -9,10 +9,11 @@ use crate::mesh::Rank;
 use crate::ops::Kernel as _;
 use crate::plan::Action;
 use crate::trace::Span;
+use crate::trace::cause::{self, Cause};
 use crate::trace::draw::scene::{Align, Area, Face, Shape, Sketch, Text, line_height};
 use crate::trace::draw::theme::{Paint, Theme};
 use crate::trace::draw::timeline::row::work_of;
-use crate::trace::draw::{Block, Cause, Work, cause, label};
+use crate::trace::draw::{Block, Work, label};
 use crate::units::Nanos;
 
 /// What is narrower is painted together with its neighbours.
@@ -61,6 +62,18 @@ impl<'p, 'a> Painter<'p, 'a> {
         }
         if let Some(band) = row.beside {
             self.beside(rank, band);
+            self.pairs(rank, band);
+        }
+    }
+
+    /// A bar below the passes of each pair.
+    fn pairs(&mut self, rank: Rank, band: Area) {
+        for &span in self.timeline.pairs_of(rank) {
+            if let Some(area) = self.visible(band, span) {
+                let ends = if area.width >= 6.0 { 2.0 } else { 0.0 };
+                let fill = self.roles.pair().fill;
+                self.sketch.fill(area.shrunk(ends, band.height / 4.0), fill);
+            }
         }
     }
 
@@ -122,8 +135,16 @@ impl<'p, 'a> Painter<'p, 'a> {
         if part.work.is_some() {
             self.insides(rank, row, part);
         }
-        if row.has_text {
-            self.name(rank, part, (area, paint));
+        let is_second = self.is_second_chunk(part, rank);
+        if is_second {
+            self.roles.note_chunk(part.work);
+        }
+        let is_named = row.has_text && self.name(rank, part, (area, paint));
+        if is_second && !is_named && area.width >= 4.0 {
+            let (wide, high) = ((area.width * 0.5).min(8.0), (area.height * 0.3).min(6.0));
+            let at = area.centre();
+            let mark = Area::new(at.x - wide / 2.0, at.y - high / 2.0, wide, high);
+            self.sketch.fill(mark, paint.ink);
         }
     }
 
@@ -158,19 +179,19 @@ impl<'p, 'a> Painter<'p, 'a> {
         }
     }
 
-    /// The longest name that fits, above the notches.
-    fn name(&mut self, rank: Rank, part: &Part, (area, paint): (Area, Paint)) {
+    /// The longest name that fits, above the notches; says whether one does.
+    fn name(&mut self, rank: Rank, part: &Part, (area, paint): (Area, Paint)) -> bool {
         let size = self.theme.label_size + 1.0;
         let waits = part.work.is_none();
         let room = text_room(area, size).shrunk(if waits { 6.0 } else { 2.0 }, 0.0);
         if room.width < size * 0.9 || room.height < line_height(size) - 0.1 {
-            return;
+            return false;
         }
         let measure = self.sketch.canvas.measure;
         let width = |text: &String| measure.width(text, size, Face::Sans);
         let names = self.names(rank, part).into_iter();
         let mut widths = names.map(|name| (width(&name), name));
-        let Some((wide, text)) = widths.find(|(wide, _)| *wide <= room.width) else { return };
+        let Some((wide, text)) = widths.find(|(wide, _)| *wide <= room.width) else { return false };
         let (ink, ground) = match self.is_second_chunk(part, rank) {
             true => (paint.fill, paint.ink),
             false => (paint.ink, paint.fill),
@@ -186,7 +207,7 @@ impl<'p, 'a> Painter<'p, 'a> {
             }
         }
         let text = Text { text: &text, size, face: Face::Sans, align: Align::Middle, ink, ground };
-        self.sketch.label(room, text);
+        self.sketch.label(room, text).is_some()
     }
 
     /// Names of a cell, from long to short.
@@ -204,7 +225,7 @@ impl<'p, 'a> Painter<'p, 'a> {
                     let whom = format!("waits for rank {from}");
                     vec![long, whom, format!("waits for {what}"), "waits".into()]
                 }
-                Cause::Room { .. } | Cause::Device => vec!["waits".into()],
+                Cause::Room { .. } | Cause::Beside { .. } | Cause::Device => vec!["waits".into()],
                 Cause::StepEnd => vec!["done".into()],
             };
         };
@@ -213,7 +234,11 @@ impl<'p, 'a> Painter<'p, 'a> {
         let line = piece.instr.map(|instr| timeline.line(rank, instr));
         let layer = line.and_then(|line| line.origin.layer);
         match (self.layout.level, layer) {
-            (Level::Pass, _) => vec![short],
+            // Two styles of label do not tell three stages apart.
+            (Level::Pass, _) => match block.stage.filter(|_| timeline.has_many_chunks()) {
+                Some(stage) => vec![format!("{short} s{stage}"), short],
+                None => vec![short],
+            },
             (Level::Layer, Some(layer)) => {
                 vec![format!("{short} layer {layer}"), format!("{short} L{layer}"), short]
             }

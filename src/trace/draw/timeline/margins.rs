@@ -6,7 +6,7 @@ use super::layout::Layout;
 use super::paint::{label, swatch, unit};
 use crate::trace::Badge;
 use crate::trace::draw::scene::{Align, Area, Face, Point, Shape, Sketch, Text, line_height};
-use crate::trace::draw::theme::{Paint, Theme};
+use crate::trace::draw::theme::{Paint, Rgb, Theme};
 use crate::trace::draw::{Work, axis};
 
 pub(super) fn draw_ruler(
@@ -84,9 +84,22 @@ pub(super) struct Roles {
     works: [Paint; Work::ALL.len()],
     waiting: Paint,
     message: Paint,
+    pair: Paint,
     has_works: [bool; Work::ALL.len()],
     has_waiting: bool,
     has_messages: bool,
+    has_pairs: bool,
+    /// Work of a second stage of a row that the picture shows.
+    chunk: Option<Work>,
+}
+
+/// An entry of a legend.
+struct Entry {
+    paint: Paint,
+    letters: &'static str,
+    words: &'static str,
+    /// What lies on the middle of its sample.
+    mark: Option<Rgb>,
 }
 
 impl Roles {
@@ -95,9 +108,12 @@ impl Roles {
             works: Work::ALL.map(|work| theme.work(work)),
             waiting: theme.waiting(),
             message: theme.message(),
+            pair: Paint { fill: theme.faint, pattern: None, edge: None, ..theme.message() },
             has_works: [false; Work::ALL.len()],
             has_waiting: false,
             has_messages: false,
+            has_pairs: false,
+            chunk: None,
         }
     }
 
@@ -121,13 +137,31 @@ impl Roles {
         self.message
     }
 
-    /// What a legend must explain: paint, letters and meaning.
-    fn shown(&self) -> Vec<(Paint, &'static str, &'static str)> {
+    /// The paint of what joins a pair, which the picture now shows.
+    pub(super) fn pair(&mut self) -> Paint {
+        self.has_pairs = true;
+        self.pair
+    }
+
+    /// The picture shows work of a second stage of a row.
+    pub(super) fn note_chunk(&mut self, work: Option<Work>) {
+        self.chunk = self.chunk.or(work);
+    }
+
+    /// What a legend must explain.
+    fn shown(&self) -> Vec<Entry> {
+        let entry = |paint, letters, words| Entry { paint, letters, words, mark: None };
         let works = Work::ALL.into_iter().filter(|work| self.has_works[*work as usize]);
-        let works = works.map(|work| (self.works[work as usize], work.letters(), work.meaning()));
-        let message = self.has_messages.then_some((self.message, "", "message"));
-        let waiting = self.has_waiting.then_some((self.waiting, "", "waiting"));
-        works.chain(message).chain(waiting).collect()
+        let works =
+            works.map(|work| entry(self.works[work as usize], work.letters(), work.meaning()));
+        let message = self.has_messages.then(|| entry(self.message, "", "message"));
+        let waiting = self.has_waiting.then(|| entry(self.waiting, "", "waiting"));
+        let chunk = self.chunk.map(|work| {
+            let paint = self.works[work as usize];
+            Entry { mark: Some(paint.ink), ..entry(paint, "", "second stage of a row") }
+        });
+        let pair = self.has_pairs.then(|| entry(self.pair, "", "a pair: side by side"));
+        works.chain(message).chain(waiting).chain(chunk).chain(pair).collect()
     }
 }
 
@@ -150,21 +184,25 @@ pub(super) fn draw_legend(sketch: &mut Sketch<'_>, layout: &Layout, roles: &Role
     let (sample, gap) = (14.0 * unit, 5.0 * unit);
     let room = legend.width - 16.0 * unit;
     let total = |text: &dyn Fn(&str, &str) -> String| -> f32 {
-        let each = items.iter().map(|(_, l, w)| sample + gap + width(&text(l, w)) + 14.0 * unit);
-        each.sum()
+        let text = |item: &Entry| width(&text(item.letters, item.words));
+        items.iter().map(|item| sample + gap + text(item) + 14.0 * unit).sum()
     };
     let texts: Vec<String> = match total(&long) <= room {
-        true => items.iter().map(|(_, l, w)| long(l, w)).collect(),
-        false => items.iter().map(|(_, l, w)| short(l, w)).collect(),
+        true => items.iter().map(|item| long(item.letters, item.words)).collect(),
+        false => items.iter().map(|item| short(item.letters, item.words)).collect(),
     };
     let widths: Vec<f32> = texts.iter().map(|text| width(text)).collect();
     let mut left = legend.left + 8.0 * unit;
-    for (((paint, ..), text), width) in items.iter().zip(&texts).zip(widths) {
+    for ((item, text), width) in items.iter().zip(&texts).zip(widths) {
         if left + sample + gap + width > legend.right() {
             break;
         }
         let top = legend.centre().y - sample / 2.0;
-        swatch(sketch, Area::new(left, top, sample, sample), *paint, true);
+        let area = Area::new(left, top, sample, sample);
+        swatch(sketch, area, item.paint, true);
+        if let Some(mark) = item.mark {
+            sketch.fill(area.shrunk(sample / 4.0, sample / 3.0), mark);
+        }
         left += sample + gap;
         let within = Area::new(left, legend.top, width + 0.5, legend.height);
         label(sketch, legend, within, text, Align::Left, theme.ink);

@@ -64,6 +64,8 @@ pub struct Timeline {
     alike: Vec<Alike>,
     /// What a rank may hold at most.
     capacity: Option<Bytes>,
+    /// Passes that run as one, `[rank][pair]`, ascending; empty where there are none.
+    pairs: Vec<Vec<Span>>,
 }
 
 /// One side of a message.
@@ -106,6 +108,7 @@ impl Timeline {
             unit: None,
             alike: Vec::new(),
             capacity: None,
+            pairs: Vec::new(),
         }
     }
 
@@ -113,6 +116,13 @@ impl Timeline {
     #[must_use]
     pub fn in_units(mut self, unit: Nanos) -> Self {
         self.unit = Some(unit);
+        self
+    }
+
+    /// Joins passes that run as one by a bar below them: of each rank, ascending.
+    #[must_use]
+    pub fn with_pairs(mut self, pairs: Vec<Vec<Span>>) -> Self {
+        self.pairs = pairs;
         self
     }
 
@@ -196,9 +206,20 @@ impl Timeline {
         slowest.map(|(_, rank)| rank)
     }
 
+    /// Passes of a rank that run as one, ascending.
+    pub fn pairs_of(&self, rank: Rank) -> &[Span] {
+        self.pairs.get(rank.index()).map_or(&[], Vec::as_slice)
+    }
+
     /// Whether a position runs more than one stage.
     fn has_chunks(&self) -> bool {
         self.rows.iter().any(|row| row.has_chunks)
+    }
+
+    /// Whether a position runs more than two stages.
+    fn has_many_chunks(&self) -> bool {
+        let stages = self.rows.iter().flat_map(|row| &row.blocks).filter_map(|block| block.stage);
+        stages.max().is_some_and(|last| last >= 2 * self.plan.mesh.pp)
     }
 
     /// When an instruction ran.

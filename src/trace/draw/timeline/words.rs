@@ -10,8 +10,9 @@ use crate::mesh::{Axis, Rank};
 use crate::ops::Kernel as _;
 use crate::plan::{Action, Lane};
 use crate::trace::Span;
+use crate::trace::cause::{self, Cause};
 use crate::trace::draw::blocks::State;
-use crate::trace::draw::{Block, Cause, Work, block_at, cause, label};
+use crate::trace::draw::{Block, Work, block_at, label};
 use crate::units::{Bytes, Nanos};
 
 /// The longest explanation, in characters.
@@ -218,6 +219,9 @@ impl Timeline {
                 let to = self.number(to);
                 format!("{who} waits {long} until rank {to} takes {what}{axis}.")
             }
+            Cause::Beside { origin } => {
+                format!("{who} waits {long} for its own {}.", cause::what(origin))
+            }
             Cause::Device => format!("{who} waits {long} for its turn on the device."),
             Cause::StepEnd => format!("{who} is done; the step ends {long} later."),
         }
@@ -232,7 +236,7 @@ impl Timeline {
         });
         match piece {
             Some((rank, piece)) if matches!(piece.state, State::Waits(_)) => {
-                cause::of(&self.plan, rank, piece)
+                piece.cause(&self.plan, rank)
             }
             _ => Cause::StepEnd,
         }
@@ -265,7 +269,9 @@ impl Timeline {
         let Some(place) = self.place(wait) else { return Vec::new() };
         let hops = match self.cause_of(wait) {
             Cause::Message { from, .. } => self.follow(from, place.span),
-            Cause::Room { .. } | Cause::Device | Cause::StepEnd => Vec::new(),
+            Cause::Room { .. } | Cause::Beside { .. } | Cause::Device | Cause::StepEnd => {
+                Vec::new()
+            }
         };
         let target = |(rank, block): (Rank, &Block)| self.target_at(rank, Level::Pass, block.start);
         std::iter::once(*wait).chain(hops.into_iter().filter_map(target)).collect()

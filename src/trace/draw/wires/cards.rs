@@ -107,7 +107,7 @@ fn state(sketch: &mut Sketch<'_>, place: Area, block: Option<&Block>) {
     let text = match block.kind {
         BlockKind::Work(_) => block.to_string(),
         BlockKind::Waiting(cause) => match cause {
-            crate::trace::draw::Cause::StepEnd => "done".into(),
+            crate::trace::cause::Cause::StepEnd => "done".into(),
             _ => "waits".into(),
         },
     };

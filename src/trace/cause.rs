@@ -1,16 +1,15 @@
 //! Why a rank waits: the wait that ended last, followed back to what was missing then.
 //!
 //! The answer is one hop long, the other rank and what it had to bring; what that rank was doing
-//! itself is a question about its own row.
+//! itself is a question about its own row. Pictures (`draw`) and sums ([`super::idle`]) ask here.
 
 use std::fmt;
 
-use super::blocks::{Piece, State};
-use super::{Work, label};
+use super::draw::{Work, label};
+use super::{Span, Trace};
 use crate::mesh::{Axis, Rank};
 use crate::plan::order::Order;
 use crate::plan::{Action, Instr, Origin, Plan};
-use crate::trace::{Span, Trace};
 use crate::units::Nanos;
 
 /// What a waiting rank waits for.
@@ -30,6 +29,11 @@ pub enum Cause {
         /// Why the message is sent.
         origin: Origin,
     },
+    /// The rank's own additions or copies beside its Compute lane.
+    Beside {
+        /// What they are part of.
+        origin: Origin,
+    },
     /// Nothing is missing: the device works for other ranks.
     Device,
     /// This rank is done; others are not.
@@ -40,7 +44,9 @@ impl Cause {
     /// The mesh axis of the message that is missing.
     pub fn axis(self) -> Option<Axis> {
         match self {
-            Self::Message { origin, .. } | Self::Room { origin, .. } => origin.axis,
+            Self::Message { origin, .. } | Self::Room { origin, .. } | Self::Beside { origin } => {
+                origin.axis
+            }
             Self::Device | Self::StepEnd => None,
         }
     }
@@ -61,6 +67,7 @@ impl fmt::Display for Cause {
             Self::Room { to, origin } => {
                 write!(f, "waits until rank {to} takes {}", what(*origin))
             }
+            Self::Beside { origin } => write!(f, "waits for its own {}", what(*origin)),
             Self::Device => f.write_str("waits for its turn on the device"),
             Self::StepEnd => f.write_str("is done with this step"),
         }
@@ -75,26 +82,35 @@ pub fn what(origin: Origin) -> String {
     }
 }
 
-/// What is missing while a rank waits in this piece of its time.
-pub(super) fn of(plan: &Plan, rank: Rank, wait: Piece) -> Cause {
-    match (wait.instr, wait.state) {
-        (None, _) => Cause::StepEnd,
-        (Some(_), State::Waits(Some(message))) => {
-            let Instr { action, origin, .. } =
-                &plan.programs[rank.index()].instrs[message as usize];
-            match *action {
-                Action::Recv { from, .. } => Cause::Message { from, origin: *origin },
-                Action::Send { to, .. } => Cause::Room { to, origin: *origin },
-                Action::Launch { .. } | Action::Copy { .. } => Cause::Device,
-            }
-        }
-        (Some(_), State::Waits(None) | State::Runs(_)) => Cause::Device,
+/// What is missing while `rank` waits to run `next`, or for the end of the step; `held_by` is its
+/// instruction that [`waited_for`] found.
+pub(super) fn of(plan: &Plan, rank: Rank, next: Option<u32>, held_by: Option<u32>) -> Cause {
+    let Some(held_by) = held_by else {
+        return if next.is_some() { Cause::Device } else { Cause::StepEnd };
+    };
+    let Instr { action, origin, .. } = &plan.programs[rank.index()].instrs[held_by as usize];
+    match *action {
+        Action::Recv { from, .. } => Cause::Message { from, origin: *origin },
+        Action::Send { to, .. } => Cause::Room { to, origin: *origin },
+        Action::Launch { .. } | Action::Copy { .. } => Cause::Beside { origin: *origin },
     }
 }
 
 /// The message of `rank` that was missing during `idle`, before its instruction `next` ran; `None`
 /// if nothing was.
 pub(super) fn missing(
+    order: &Order,
+    trace: &Trace,
+    (rank, next): (Rank, u32),
+    idle: Span,
+) -> Option<u32> {
+    let found = waited_for(order, trace, (rank, next), idle)?;
+    order.peer[rank.index()][found as usize].map(|_| found)
+}
+
+/// The instruction of `rank` that held `next` up during `idle`: a message that was missing, or its
+/// own work on another lane; `None` if nothing did.
+pub(super) fn waited_for(
     order: &Order,
     trace: &Trace,
     (rank, next): (Rank, u32),
@@ -115,7 +131,10 @@ pub(super) fn missing(
         let last = before.max_by_key(|&p| (trace.span(rank, p as usize).end, p));
         match last {
             Some(last) if trace.span(rank, last as usize).end > idle.start => at = last,
-            _ => return order.peer[rank.index()][at as usize].map(|_| at),
+            _ => {
+                let is_message = order.peer[rank.index()][at as usize].is_some();
+                return (is_message || at != next).then_some(at);
+            }
         }
     }
 }
