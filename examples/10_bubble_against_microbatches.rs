@@ -55,8 +55,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
     println!("\nHoles are units of waiting inside rows: without them, ranks are only shifted.");
-    println!(
-        "\nNext: cargo run --release, which trains a pipeline and shows where it really waits"
-    );
+    println!("\nNext: cargo run --release --example 11_same_step_on_three_clusters");
     Ok(())
 }

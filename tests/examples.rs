@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// In reading order.
-const EXAMPLES: [&str; 10] = [
+const EXAMPLES: [&str; 12] = [
     "01_plan_by_hand",
     "02_split_gemm",
     "03_all_reduce_step_by_step",
@@ -18,6 +18,8 @@ const EXAMPLES: [&str; 10] = [
     "08_all_at_once",
     "09_schedule_from_a_file",
     "10_bubble_against_microbatches",
+    "11_same_step_on_three_clusters",
+    "12_four_by_four_by_four",
 ];
 
 fn folder() -> PathBuf {
@@ -189,6 +191,54 @@ fn a_schedule_from_a_file_is_checked_explained_and_trained() {
     ] {
         assert!(output.contains(part), "no `{part}` in\n{output}");
     }
+}
+
+#[test]
+fn the_best_cut_depends_on_the_wires() {
+    let output = output(EXAMPLES[10]);
+    let clusters: Vec<&str> = output.split("\n\n").skip(1).take(3).collect();
+    let rows = |cluster: &str| -> Vec<(f64, f64)> {
+        let lines = cluster.lines().filter(|line| line.contains(" step "));
+        let row = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let at = words.iter().position(|word| *word == "step").unwrap();
+            (number(words[at + 1]), number(words[at + 3]))
+        };
+        lines.map(row).collect()
+    };
+    let best = |cluster: &str| cluster.lines().last().unwrap().trim().to_owned();
+    for cluster in &clusters {
+        let rows = rows(cluster);
+        assert_eq!(rows.len(), 3, "{output}");
+        // The same work in every row, as far as rounded figures tell.
+        let fastest = rows.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
+        for (seconds, tflops) in rows {
+            let off = seconds * tflops / (fastest.0 * fastest.1) - 1.0;
+            assert!(off.abs() < 0.5 / tflops + 0.02, "{seconds} s at {tflops}: {output}");
+        }
+    }
+    // Slower wires are slower for every cut, and most of all where tensor ranks talk over them.
+    let [fast, _, slow] = [0, 1, 2].map(|index| rows(clusters[index]));
+    for (a, b) in fast.iter().zip(&slow) {
+        assert!(b.0 > a.0, "{output}");
+    }
+    let loss = |cut: usize| slow[cut].0 / fast[cut].0;
+    assert!(loss(0) > loss(1) && loss(0) > loss(2), "{output}");
+    assert_ne!(best(clusters[0]), best(clusters[2]), "{output}");
+}
+
+#[test]
+fn sixty_four_ranks_are_in_three_groups_of_four_each() {
+    let output = output(EXAMPLES[11]);
+    for (axis, stride) in [("data", "4"), ("tensor", "1"), ("pipeline", "16")] {
+        let lines = rows(&output, axis);
+        assert_eq!(lines[0][1..4], ["16", "4", stride], "{output}");
+        assert!(lines[1][1] == lines[1][3] && number(lines[1][1]) > 0.0, "{output}");
+    }
+    assert!(output.contains("shares a group with 9 others"), "{output}");
+    assert!(output.contains("on 64 ranks, 0 faults"), "{output}");
+    assert!(output.contains("\n4 classes of ranks that are alike"), "{output}");
+    assert_eq!(output.matches("PREDICTED").count(), 1, "{output}");
 }
 
 #[test]
