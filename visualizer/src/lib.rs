@@ -12,6 +12,7 @@ pub mod board;
 pub mod broken;
 pub mod export;
 pub mod headless;
+pub mod here;
 pub mod icon;
 pub mod keys;
 pub mod latest;

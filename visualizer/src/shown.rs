@@ -159,6 +159,8 @@ pub struct Shared<'a> {
     pub running: Option<u64>,
     /// What is broken on purpose.
     pub broken: &'a Broken,
+    /// The step as it is predicted for this machine, if it is.
+    pub predicted: Option<&'a Trace>,
 }
 
 impl<'a> Shared<'a> {

@@ -81,6 +81,8 @@ pub struct Row {
     pub measured: Option<Value>,
     /// Laid out as if every rank had its own device.
     pub replayed: Option<Value>,
+    /// What a cost model of the machine says.
+    pub predicted: Option<Value>,
     /// What a formula says, in the unit of the others.
     pub formula: Option<Formula>,
     /// Why counted or replayed and formula may differ, in a few words.
@@ -91,7 +93,15 @@ impl Row {
     /// A row that has nothing yet.
     pub fn new(metric: impl Into<String>) -> Self {
         let metric = metric.into();
-        Self { metric, counted: None, measured: None, replayed: None, formula: None, note: None }
+        Self {
+            metric,
+            counted: None,
+            measured: None,
+            replayed: None,
+            predicted: None,
+            formula: None,
+            note: None,
+        }
     }
 
     /// What the run says, the surest first.
@@ -133,6 +143,7 @@ impl Row {
             self.counted.map(|value| (value, Badge::Counted)),
             self.measured.map(|value| (value, Badge::Measured)),
             self.replayed.map(|value| (value, Badge::Replayed)),
+            self.predicted.map(|value| (value, Badge::Predicted)),
             self.expected().map(|value| (value, Badge::Formula)),
         ];
         let parts: Vec<String> = parts
@@ -172,7 +183,8 @@ pub struct Frame {
 }
 
 /// The columns behind the metric, and the badge each wears.
-const COLUMNS: [Badge; 4] = [Badge::Counted, Badge::Measured, Badge::Replayed, Badge::Formula];
+const COLUMNS: [Badge; 5] =
+    [Badge::Counted, Badge::Measured, Badge::Predicted, Badge::Replayed, Badge::Formula];
 
 /// Where texts begin: an open row has its mark before that.
 const INDENT: f32 = 8.0;
@@ -238,12 +250,12 @@ impl Table {
         let delta = rows.iter().any(|row| row.difference().is_some());
         let mut delta = delta && shown.len() > 1;
         let least = metric.min(8.0 * sketch.theme().label_size);
-        // Where not all fit, the difference goes first, then what is measured, then replayed.
+        // Where not all fit, the difference goes first, then what is predicted, measured, replayed.
         while least + column * (shown.len() + usize::from(delta)) as f32 > area.width {
             if delta {
                 delta = false;
             } else if shown.len() > 1 {
-                let gone = [Badge::Measured, Badge::Replayed, Badge::Formula];
+                let gone = [Badge::Predicted, Badge::Measured, Badge::Replayed, Badge::Formula];
                 let gone = gone.into_iter().find(|badge| shown.contains(badge));
                 shown.retain(|badge| Some(*badge) != gone);
             } else {
@@ -343,7 +355,7 @@ fn value(row: &Row, badge: Badge) -> Option<Value> {
         Badge::Measured => row.measured,
         Badge::Replayed => row.replayed,
         Badge::Formula => row.expected(),
-        Badge::Predicted => None,
+        Badge::Predicted => row.predicted,
     }
 }
 
@@ -379,7 +391,11 @@ mod tests {
                 formula: Some(sent),
                 ..Row::new("sent, tensor")
             },
-            Row { measured: Some(Value::PerSecond(20_100.4)), ..Row::new("tokens") },
+            Row {
+                measured: Some(Value::PerSecond(20_100.4)),
+                predicted: Some(Value::PerSecond(19_800.0)),
+                ..Row::new("tokens")
+            },
             Row {
                 counted: Some(Value::Count(12_345_678)),
                 ..Row::new("模型的一个很长的名字".repeat(30))
@@ -402,7 +418,7 @@ mod tests {
             "waiting/span: 61.0 % MEASURED, 20.3 % REPLAYED, 20.0 % FORMULA."
         );
         assert_eq!(rows[1].sentence(), "sent, tensor: 1.0 KiB COUNTED, 1.0 KiB FORMULA.");
-        assert_eq!(rows[2].sentence(), "tokens: 20,100/s MEASURED.");
+        assert_eq!(rows[2].sentence(), "tokens: 20,100/s MEASURED, 19,800/s PREDICTED.");
         assert_eq!(
             rows[0].copied().as_deref(),
             Some("waiting/span: (p−1)/(m+p−1) = (2−1)/(4+2−1) = 20.0 %")

@@ -14,6 +14,7 @@ use super::{App, breaking, compare, explain, top_bar, transport};
 use crate::board::{Board, Desk};
 use crate::over::Around;
 use crate::paint;
+use crate::panels;
 use crate::play::{Mode, Steps};
 use crate::run::State;
 use crate::shown::{Command, Popup, Shared, Workspace};
@@ -67,6 +68,7 @@ impl App {
         if self.compare.listen(ctx) {
             self.reshape();
         }
+        self.predict_here(ctx);
         if self.view.workspace == Workspace::Plan {
             let trained = self.broken.whole().unwrap_or(self.run.scenario());
             self.planning.follow(ctx, trained);
@@ -111,6 +113,22 @@ impl App {
         }
     }
 
+    /// Asks for the step on this machine when somebody looks, and shows what has come of it.
+    fn predict_here(&mut self, ctx: &egui::Context) {
+        let looks = match self.view.workspace {
+            Workspace::Watch => self.view.left_tab == panels::NUMBERS,
+            Workspace::Compare => true,
+            Workspace::Plan => false,
+        };
+        if let Some(facts) = self.run.facts().filter(|_| looks && self.step.is_some()) {
+            self.here.ask(ctx, facts);
+        }
+        if self.here.listen(ctx) && self.view.workspace == Workspace::Compare {
+            self.enter(Workspace::Compare);
+            self.reshape();
+        }
+    }
+
     /// The steps that can be shown; none until the run has settled.
     fn steps_to_show(&mut self) -> Steps {
         let steps = self.run.steps();
@@ -147,7 +165,9 @@ impl App {
         desk.hint = None;
         let axis = self.axis.axis();
         let running = (self.now - self.trained_at.1 > LONG).then_some(self.trained_at.0);
-        let shared = Shared { run, play, step: step.as_ref(), axis, sight, running, broken };
+        let predicted = run.facts().and_then(|facts| self.here.step(facts)?.ok());
+        let (step, predicted) = (step.as_ref(), predicted.as_deref());
+        let shared = Shared { run, play, step, axis, sight, running, broken, predicted };
         let mut commands = Vec::new();
         part(ui, desk, ("top bar", zones.top), |board, area| {
             let (asked, anchors) = top_bar::show(board, area, (&shared, view.workspace));
@@ -177,7 +197,7 @@ impl App {
             commands.extend(transport::show(board, area, &shared, &self.keys));
         });
         if let Some(over) = &mut self.over {
-            let names = |panels: &[Box<dyn crate::panels::Panel>]| {
+            let names = |panels: &[Box<dyn panels::Panel>]| {
                 panels.iter().map(|panel| panel.name()).collect()
             };
             let tabs = [names(&self.left), names(&self.right)];

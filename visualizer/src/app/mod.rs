@@ -50,6 +50,7 @@ use self::timeline::TimelinePart;
 use crate::audit::Audit;
 use crate::board::Desk;
 use crate::broken::Broken;
+use crate::here::Here;
 use crate::keys::Keys;
 use crate::over::Over;
 use crate::panels::{self, Panel};
@@ -121,6 +122,7 @@ pub struct App {
     timeline: TimelinePart,
     compare: Compare,
     planning: Planning,
+    here: Here,
     left: Vec<Box<dyn Panel>>,
     right: Vec<Box<dyn Panel>>,
     maximised: Option<Side>,
@@ -174,6 +176,7 @@ impl App {
             timeline: TimelinePart::default(),
             compare: Compare::default(),
             planning: Planning::default(),
+            here: Here::default(),
             left: panels::left(),
             right: panels::right(),
             maximised: None,
@@ -214,6 +217,11 @@ impl App {
     pub fn freeze(&mut self, times: Times) {
         self.times = Some(times);
         self.bring(self.step.as_ref().map(Step::number));
+    }
+
+    /// Takes what was measured of this machine from a file.
+    pub fn calibrate_from(&mut self, path: PathBuf) {
+        self.here.calibrate_from(path);
     }
 
     /// Does what a part of the window could ask for.
@@ -268,7 +276,7 @@ impl App {
 
     /// Whether something is under way beside the window whose outcome will be shown.
     pub fn is_busy(&self) -> bool {
-        self.compare.is_busy() || self.planning.is_busy()
+        self.compare.is_busy() || self.planning.is_busy() || self.here.is_busy()
     }
 
     /// What lies over the window.

@@ -13,6 +13,7 @@ use shardlab::units::Nanos;
 
 use super::compare::Given;
 use super::{App, Held, Times, begin, kind, other, window};
+use crate::here::Here;
 use crate::keys::{Action, Grain};
 use crate::over::Over;
 use crate::panels;
@@ -74,7 +75,7 @@ impl App {
             }
             Command::Choose(half, choice) => {
                 self.turn_to(Workspace::Compare);
-                let given = given(&self.run, self.times.as_ref(), self.step.as_ref());
+                let given = given(&self.run, (self.times.as_ref(), &self.here), self.step.as_ref());
                 self.compare.choose(ctx, (half, choice), &given);
                 self.reshape();
             }
@@ -233,7 +234,8 @@ impl App {
         self.axis.hold(step.timeline.end());
         self.figures.take(step.number(), &step.bubble);
         if self.view.workspace == Workspace::Compare {
-            self.compare.follow(&given(&self.run, self.times.as_ref(), Some(&step)));
+            let times = (self.times.as_ref(), &self.here);
+            self.compare.follow(&given(&self.run, times, Some(&step)));
         }
         self.play.show(self.on_screen(&step));
         self.step = Some(step);
@@ -270,7 +272,7 @@ impl App {
     /// Makes ready what a workspace shows.
     pub(super) fn enter(&mut self, workspace: Workspace) {
         if workspace == Workspace::Compare {
-            let given = given(&self.run, self.times.as_ref(), self.step.as_ref());
+            let given = given(&self.run, (self.times.as_ref(), &self.here), self.step.as_ref());
             self.compare.follow(&given);
         }
     }
@@ -561,14 +563,19 @@ impl App {
 }
 
 /// What there is to be compared.
-fn given<'a>(run: &'a Run, times: Option<&Times>, step: Option<&'a Step>) -> Given<'a> {
+fn given<'a>(
+    run: &'a Run,
+    (times, here): (Option<&Times>, &Here),
+    step: Option<&'a Step>,
+) -> Given<'a> {
     let measured = step.and_then(|step| match times {
         Some(times) => {
             times.measured.clone().map(|trace| Arc::new(Trace { step: step.number(), ..trace }))
         }
         None => run.measured(step.number()).cloned(),
     });
-    Given { run, step, measured }
+    let predicted = step.and_then(|step| here.step(&step.facts));
+    Given { run, step, measured, predicted }
 }
 
 /// What of its time a workspace shows.

@@ -139,14 +139,16 @@ impl App {
         let canvas = Canvas { theme: &look.theme, measure: &fonts };
         let (sketch, area) = export.around(canvas, body, &note);
         let whole = sketch.scene.area;
-        let Self { desk, run, broken, play, step, sight, left, right, axis, .. } = self;
+        let Self { desk, run, broken, play, step, sight, left, right, axis, here, .. } = self;
         let panels = match tab.0 {
             Side::Left => left,
             Side::Right => right,
         };
         let axis = axis.axis();
         let step = step.as_ref();
-        let shared = Shared { run, play, step, axis, sight, running: None, broken };
+        let predicted = run.facts().and_then(|facts| here.step(facts)?.ok());
+        let predicted = predicted.as_deref();
+        let shared = Shared { run, play, step, axis, sight, running: None, broken, predicted };
         if let Some(panel) = panels.get_mut(tab.1) {
             on(paper, (whole.width, whole.height), self.now, |ui| {
                 desk.audit.begin();
@@ -172,7 +174,8 @@ impl App {
     fn caption(&self) -> String {
         let Self { run, broken, play, step, sight, .. } = self;
         let (axis, step) = (self.axis.axis(), step.as_ref());
-        let shared = Shared { run, play, step, axis, sight, running: None, broken };
+        let (running, predicted) = (None, None);
+        let shared = Shared { run, play, step, axis, sight, running, broken, predicted };
         explain::said(&shared, None, None, None).text
     }
 

@@ -15,10 +15,13 @@ use crate::board::Board;
 use crate::shown::{Command, Shared, Step};
 use crate::texts;
 
+/// What a prediction for this machine is of.
+const PREDICTED: &str = "PREDICTED is for this machine, where ranks take turns, as MEASURED.";
+
 /// The panel; keeps which row is open and where the table begins.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    rows: Prepared<bool, Vec<Row>>,
+    rows: Prepared<(bool, bool), Vec<Row>>,
     open: Option<usize>,
     hover: Option<usize>,
     first: usize,
@@ -44,8 +47,10 @@ impl Panel for Numbers {
             return before_first(board, area, shared, "its numbers");
         };
         let measured = shared.run.measured(step.number());
+        let predicted = shared.predicted;
+        let key = (measured.is_some(), predicted.is_some());
         let rows =
-            self.rows.get(step, measured.is_some(), || rows(step, measured.map(AsRef::as_ref)));
+            self.rows.get(step, key, || rows(step, (measured.map(AsRef::as_ref), predicted)));
         let frame = Frame { open: self.open, hover: self.hover, first: self.first };
         let (layout, pointer) =
             picture(board, (area, "numbers"), |sketch, area| draw(sketch, area, rows, &frame));
@@ -81,11 +86,11 @@ impl Numbers {
 }
 
 /// All rows of a step.
-fn rows(step: &Step, measured: Option<&Trace>) -> Vec<Row> {
+fn rows(step: &Step, (measured, predicted): (Option<&Trace>, Option<&Trace>)) -> Vec<Row> {
     let facts = &step.facts;
-    let waits = measured.map(|trace| bubble(&facts.plan, trace));
-    let mut rows = waiting(step, waits.as_ref());
-    rows.extend(speed(step, measured));
+    let waits = |trace: Option<&Trace>| trace.map(|trace| bubble(&facts.plan, trace));
+    let mut rows = waiting(step, [waits(measured), waits(predicted)]);
+    rows.extend(speed(step, measured, predicted));
     let (model, scenario) = (&facts.model, &facts.scenario);
     let (layout, training) = (&scenario.layout, &scenario.training);
     for axis in Axis::ALL {
@@ -109,16 +114,19 @@ fn rows(step: &Step, measured: Option<&Trace>) -> Vec<Row> {
 }
 
 /// The two ratios that are called bubble, and idle time.
-fn waiting(step: &Step, measured: Option<&Bubble>) -> Vec<Row> {
+fn waiting(step: &Step, [measured, predicted]: [Option<Bubble>; 2]) -> Vec<Row> {
     let layout = &step.facts.scenario.layout;
     let has_formula = texts::formula(layout).is_some() && layout.pp > 1;
     let [span, ideal] = formulas::pipeline_waiting(layout.pp, layout.microbatches)
         .map(|formula| has_formula.then_some(formula));
     let share = |of: fn(&Bubble) -> f64| {
-        (measured.map(|bubble| Value::Share(of(bubble))), Some(Value::Share(of(&step.bubble))))
+        let [measured, predicted] = [&measured, &predicted]
+            .map(|bubble| bubble.as_ref().map(|bubble| Value::Share(of(bubble))));
+        (measured, predicted, Some(Value::Share(of(&step.bubble))))
     };
-    let row = |name: &str, (measured, replayed), formula, note: &str| Row {
+    let row = |name: &str, (measured, predicted, replayed), formula, note: &str| Row {
         measured,
+        predicted,
         replayed,
         formula,
         note: Some(note.into()),
@@ -138,18 +146,25 @@ fn waiting(step: &Step, measured: Option<&Bubble>) -> Vec<Row> {
 }
 
 /// How long the step takes, and tokens a second.
-fn speed(step: &Step, measured: Option<&Trace>) -> [Row; 2] {
+fn speed(step: &Step, measured: Option<&Trace>, predicted: Option<&Trace>) -> [Row; 2] {
     let training = &step.facts.scenario.training;
     let tokens = f64::from(training.batch) * f64::from(training.seq);
-    let ends = [measured.map(Trace::end), Some(step.timeline.end())];
-    let [measured, replayed] = ends.map(|end| end.filter(|end| end.0 > 0));
+    let ends = [measured.map(Trace::end), predicted.map(Trace::end), Some(step.timeline.end())];
+    let [measured, predicted, replayed] = ends.map(|end| end.filter(|end| end.0 > 0));
     let rate = |end: shardlab::units::Nanos| Value::PerSecond(tokens / end.as_secs());
     [
         Row {
             measured: measured.map(Value::Time),
+            predicted: predicted.map(Value::Time),
             replayed: replayed.map(Value::Time),
+            note: predicted.map(|_| PREDICTED.into()),
             ..Row::new("length of the step")
         },
-        Row { measured: measured.map(rate), replayed: replayed.map(rate), ..Row::new("tokens") },
+        Row {
+            measured: measured.map(rate),
+            predicted: predicted.map(rate),
+            replayed: replayed.map(rate),
+            ..Row::new("tokens")
+        },
     ]
 }

@@ -12,6 +12,7 @@ mod composition;
 mod explanations;
 mod exports;
 mod faults;
+mod here;
 mod live;
 mod panels;
 mod pause;

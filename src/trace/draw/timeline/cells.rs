@@ -219,7 +219,7 @@ impl<'p, 'a> Painter<'p, 'a> {
             let target = timeline.target_of(rank, self.layout.level, &part.pieces);
             return match timeline.cause_of(&target) {
                 Cause::Message { from, origin } => {
-                    let what = cause::what(origin);
+                    let (what, from) = (cause::what(origin), timeline.number(from));
                     let long = format!("waits for {what} from rank {from}");
                     // Whom it waits for says more than for what.
                     let whom = format!("waits for rank {from}");
@@ -247,8 +247,12 @@ impl<'p, 'a> Painter<'p, 'a> {
                 Some(Action::Launch { op, .. }) => {
                     vec![format!("{} {short}", op.name()), op.name().to_owned(), short]
                 }
-                Some(Action::Send { to, .. }) => vec![format!("{short} → {to}"), short],
-                Some(Action::Recv { from, .. }) => vec![format!("{short} ← {from}"), short],
+                Some(Action::Send { to, .. }) => {
+                    vec![format!("{short} → {}", timeline.number(*to)), short]
+                }
+                Some(Action::Recv { from, .. }) => {
+                    vec![format!("{short} ← {}", timeline.number(*from)), short]
+                }
                 Some(Action::Copy { .. }) => vec![format!("copy {short}"), short],
                 None => vec![short],
             },

@@ -44,6 +44,8 @@ pub enum Choice {
     Measured,
     /// The shown step as if every rank had its own device.
     Replayed,
+    /// The step as it is predicted for this machine.
+    Predicted,
     /// Something that was pinned, by its number.
     Pinned(u32),
     /// Another layout of the model that is trained, planned and laid out without running.
@@ -86,6 +88,7 @@ pub(in crate::app) fn offers(half: Half, trained: &Layout, pins: &[(u32, String)
     let mut offers = vec![
         offer("The shown step, measured: ranks take turns".into(), Choice::Measured),
         offer("The shown step, replayed: a device for each rank".into(), Choice::Replayed),
+        offer("The step as predicted for this machine".into(), Choice::Predicted),
     ];
     offers.extend(pins.iter().map(|(id, name)| offer(capital(name), Choice::Pinned(*id))));
     if trained.pp > 1 {
@@ -142,6 +145,6 @@ mod tests {
         assert_eq!(schedules, ScheduleName::NAMED.len() - 1);
         assert!(!offered.contains(&"Schedule: 1F1B".to_owned()), "{offered:?}");
         assert!(offered.contains(&"Pinned".to_owned()), "{offered:?}");
-        assert_eq!(names(&Layout { pp: 1, ..trained }).len(), 4);
+        assert_eq!(names(&Layout { pp: 1, ..trained }).len(), 5);
     }
 }

@@ -139,6 +139,7 @@ impl Shown {
             State::Planning => {
                 let text = match self.choice {
                     Choice::Layout(_) => "It is planned and laid out …",
+                    Choice::Predicted => "It is predicted …",
                     _ => "The first step that has ended is shown here.",
                 };
                 message(board, area, text, Style::default());

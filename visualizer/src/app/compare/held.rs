@@ -31,7 +31,15 @@ pub struct Held {
 impl Held {
     /// A step of a run on the clock of this run.
     pub(super) fn measured(facts: &Facts, trace: &Arc<Trace>) -> Self {
-        let name = format!("step {}, measured", trace.step + 1);
+        Self::timed(format!("step {}, measured", trace.step + 1), facts, trace)
+    }
+
+    /// The step of a run as it is predicted for this machine.
+    pub(super) fn predicted(facts: &Facts, trace: &Arc<Trace>) -> Self {
+        Self::timed("predicted for this machine".into(), facts, trace)
+    }
+
+    fn timed(name: String, facts: &Facts, trace: &Arc<Trace>) -> Self {
         let waits = bubble(&facts.plan, trace);
         let peaks: Vec<_> = facts.ledger.ranks.iter().map(|rank| rank.memory.at_peak).collect();
         let plan = Arc::clone(&facts.plan);

@@ -56,6 +56,8 @@ pub(super) struct Given<'a> {
     pub(super) step: Option<&'a Step>,
     /// The same on the clock of the run.
     pub(super) measured: Option<Arc<Trace>>,
+    /// The same as it is predicted for this machine, or why it is not; `None` while it is asked for.
+    pub(super) predicted: Option<Result<Arc<Trace>, String>>,
 }
 
 /// One of the two.
@@ -195,7 +197,9 @@ impl Compare {
                 Some((_, held)) => State::Ready(Arc::clone(held)),
                 None => State::Refused("This pin is no longer kept. Choose another one".into()),
             },
-            Choice::Measured | Choice::Replayed | Choice::Layout(_) => State::Planning,
+            Choice::Measured | Choice::Replayed | Choice::Predicted | Choice::Layout(_) => {
+                State::Planning
+            }
         };
         let shown = self.half_mut(half);
         (shown.choice, shown.state, shown.sight) = (choice, state, Sight::default());
@@ -254,6 +258,17 @@ impl Compare {
                     given.measured.as_ref().map(|trace| Held::measured(&step.facts, trace))
                 }
                 Choice::Replayed => Some(Held::replayed(step)),
+                Choice::Predicted => match &given.predicted {
+                    Some(Ok(trace)) => Some(Held::predicted(&step.facts, trace)),
+                    Some(Err(why)) => {
+                        shown.state = State::Refused(why.clone());
+                        continue;
+                    }
+                    None => {
+                        shown.state = State::Planning;
+                        continue;
+                    }
+                },
                 Choice::Pinned(_) | Choice::Layout(_) => continue,
             };
             shown.state = match held {
