@@ -87,6 +87,8 @@ pub enum Action {
     Swap,
     /// Keeps the shown step, to be compared.
     Pin,
+    /// Plans the next layout of the front (forward), or the one before.
+    Front(Direction),
     /// Trains here what is planned.
     TrainPlan,
     /// Opens a schedule file.
@@ -225,6 +227,8 @@ pub const BINDINGS: &[Binding] = bindings![
     Action::Choose(Half::Lower), "Compare: choose what is below", Once, [place(Key::E)];
     Action::Swap, "Compare: change above and below", Once, [place(Key::T)];
     Action::Pin, "Pin the shown step, to compare with it", Once, [place(Key::H)];
+    Action::Front(Forward), "Plan: next of the best layouts", Held, [meaning(NONE, Key::PageDown)];
+    Action::Front(Back), "Plan: previous of the best layouts", Held, [meaning(NONE, Key::PageUp)];
     Action::TrainPlan, "Plan: run it for real", Once, [place(Key::R)];
     Action::Split, "Change the split", Once, [place(Key::C)];
     Action::OpenSchedule, "Open a schedule (CSV)", Once, [place(Key::J)];

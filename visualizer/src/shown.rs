@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use shardlab::config::Scenario;
 use shardlab::mesh::Rank;
+use shardlab::search::Cut;
 use shardlab::trace::bubble::{Bubble, bubble};
 use shardlab::trace::draw::axis::TimeAxis;
 use shardlab::trace::draw::playback::slow_motion;
@@ -236,6 +237,8 @@ pub enum Command {
     Foreseen(Box<Self>),
     /// A control of Plan that keys change from now on.
     Control(Control),
+    /// A layout of the front in Plan.
+    Cut(Box<Cut>),
     /// Another setting of a control of Plan.
     Wish(Control, usize),
     /// A schedule from a file: checked and explained.

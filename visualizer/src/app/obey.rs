@@ -68,6 +68,7 @@ impl App {
                     self.obey(ctx, command);
                 }
             }
+            Command::Cut(cut) => self.planning.take_cut(&cut),
             Command::Control(control) => self.planning.choose(control),
             Command::Wish(control, setting) => self.planning.set(control, setting),
             Command::OpenSchedule(path) => {
@@ -147,6 +148,10 @@ impl App {
                 self.compare.swap();
             }
             Action::Pin => self.pin(),
+            Action::Front(direction) => {
+                self.turn_to(Workspace::Plan);
+                self.planning.walk_front(direction);
+            }
             Action::TrainPlan => self.train_plan(ctx),
             Action::OpenSchedule => self.toggle(Popup::OpenSchedule),
             Action::Split => self.toggle(Popup::Split),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use eframe::egui;
 use egui::{Key, Modifiers, ViewportId};
+use egui_kittest::kittest::Queryable as _;
 use shardlab::predict::predict;
 use shardlab::trace::Badge;
 use shardlab::trace::draw::timeline::Target;
@@ -237,6 +238,46 @@ fn a_prediction_is_pinned_and_held_against_another_one() {
     let strip = texts(&mut window, "difference");
     assert!(strip.contains(&format!("+{}", second - first)), "{strip:?}");
     assert!(strip.contains(&"PREDICTED".to_owned()), "{strip:?}");
+}
+
+#[test]
+fn the_best_layouts_are_points_that_are_chosen_by_keys_and_pointer() {
+    let mut window = planning(Opened::default());
+    for (control, value) in [(Control::Gpus, "32"), (Control::Batch, "32 rows")] {
+        set(&mut window, control, value);
+    }
+    set(&mut window, Control::Model, "llama-3-8b");
+    settle(&mut window);
+    settle(&mut window);
+    let front = window.app().planned().front().to_vec();
+    assert!(front.len() > 1, "{front:?}");
+    // The fastest first, and each slower one takes less memory.
+    for pair in front.windows(2) {
+        assert!(pair[0].step_seconds <= pair[1].step_seconds);
+        assert!(pair[0].memory_bytes > pair[1].memory_bytes);
+    }
+    window.press(NONE, Key::PageDown);
+    assert_eq!(window.app().planned().wish().cut().as_ref(), Some(&front[0].cut));
+    settle(&mut window);
+    let fastest = window.app().planned().foreseen().unwrap();
+    assert!((fastest.step_seconds / front[0].step_seconds - 1.0).abs() < 1e-9);
+    assert!((fastest.held.peak.0.0 as f64 / front[0].memory_bytes - 1.0).abs() < 1e-6);
+    window.press(NONE, Key::PageDown);
+    assert_eq!(window.app().planned().wish().cut().as_ref(), Some(&front[1].cut));
+    settle(&mut window);
+    let label = {
+        let first = &front[0];
+        let time = Nanos((first.step_seconds * 1e9) as u64);
+        let bytes = shardlab::units::Bytes(first.memory_bytes as u64);
+        format!("{time}, {bytes} (PREDICTED): {}.", first.cut)
+    };
+    let at = window.harness.get_by_label(&label).rect().center();
+    window.hover(at.x, at.y);
+    assert_eq!(window.explanation(), label);
+    window.click(at);
+    assert_eq!(window.app().planned().wish().cut().as_ref(), Some(&front[0].cut));
+    let texts = texts(&mut window, "front");
+    assert!(texts.contains(&"PREDICTED".to_owned()), "{texts:?}");
 }
 
 #[test]

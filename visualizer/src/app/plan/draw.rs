@@ -19,6 +19,10 @@ use crate::style::Touch;
 /// Width of the controls and height of one, before scaling.
 const LEFT: f32 = 300.0;
 const ROW: f32 = 28.0;
+/// The share of the front in what it and the timeline have, and the least height of both together,
+/// before scaling.
+const FRONT: f32 = 0.42;
+const FRONT_FROM: f32 = 420.0;
 /// The least width of a timeline that has room for memory, before scaling.
 const WIDE: f32 = 520.0;
 
@@ -41,7 +45,10 @@ impl Planning {
         part(ui, desk, ("plan foot", foot), |board, area| {
             commands.extend(self.foot(board, area, keys));
         });
-        let (tiles, timeline) = right.cut_top(56.0 * scale);
+        let (tiles, rest) = right.cut_top(56.0 * scale);
+        // Where both have room, the timeline stands over the front.
+        let below = if rest.height >= FRONT_FROM * scale { FRONT * rest.height } else { 0.0 };
+        let (front, timeline) = rest.cut_bottom(below);
         part(ui, desk, ("predicted figures", tiles), |board, area| {
             figures(board, area, self.foreseen());
         });
@@ -50,6 +57,17 @@ impl Planning {
             let x = area.left;
             board.rule(Point { x, y: area.top }, Point { x, y: area.bottom() });
         });
+        if below > 0.0 {
+            part(ui, desk, ("front", front), |board, area| {
+                let foreseen = self.foreseen();
+                let now = foreseen.map(|foreseen| (foreseen.step_seconds, foreseen.held.peak.0));
+                let usable = foreseen.map(|foreseen| foreseen.usable);
+                commands.extend(self.pareto.show(board, area, (now, usable)));
+                let (x, y) = (area.left, area.top);
+                board.rule(Point { x, y }, Point { x: area.right(), y });
+                board.rule(Point { x, y }, Point { x, y: area.bottom() });
+            });
+        }
         commands
     }
 

@@ -5,10 +5,12 @@
 
 mod draw;
 mod foresee;
+mod pareto;
 mod wish;
 
 use eframe::egui;
 use shardlab::config::Scenario;
+use shardlab::search::{Candidate, Cut};
 use shardlab::trace::Span;
 use shardlab::trace::draw::axis::TimeAxis;
 use shardlab::trace::draw::timeline::{Arrows, LONGEST, Target};
@@ -18,6 +20,7 @@ pub use self::foresee::Foreseen;
 pub use self::wish::{Control, Refusal, Wish};
 
 use self::foresee::{Answer, Question};
+use self::pareto::Pareto;
 use super::timeline::TimelinePart;
 use crate::latest::Latest;
 use crate::play::Direction;
@@ -36,6 +39,7 @@ pub struct Planning {
     answer: Option<Answer>,
     /// Why nothing can be asked.
     trouble: Option<String>,
+    pareto: Pareto,
     axis: TimeAxis,
     sight: Sight,
     part: TimelinePart,
@@ -62,6 +66,7 @@ impl Default for Planning {
             asked: None,
             answer: None,
             trouble: None,
+            pareto: Pareto::default(),
             axis: TimeAxis::holding(Nanos(0)),
             sight: Sight::default(),
             part: TimelinePart::default(),
@@ -109,7 +114,26 @@ impl Planning {
 
     /// Whether a prediction is under way.
     pub fn is_busy(&self) -> bool {
-        self.worker.is_busy()
+        self.worker.is_busy() || self.pareto.is_busy()
+    }
+
+    /// The layouts that no other one beats in both time and memory, the fastest first; none while
+    /// they are searched.
+    pub fn front(&self) -> &[Candidate] {
+        self.pareto.front()
+    }
+
+    /// Wishes a layout of the front.
+    pub(super) fn take_cut(&mut self, cut: &Cut) {
+        self.wish.take(cut);
+        self.faults = self.wish.faults();
+    }
+
+    /// The next layout of the front, or the one before.
+    pub(super) fn walk_front(&mut self, direction: Direction) {
+        if let Some(cut) = self.pareto.next(self.wish.cut().as_ref(), direction) {
+            self.take_cut(&cut);
+        }
     }
 
     /// Where the time axis ends.
@@ -165,6 +189,12 @@ impl Planning {
             Ok(Some(answer)) => self.take(answer),
             Ok(None) => {}
             Err(error) => self.trouble = Some(error.to_string()),
+        }
+        // Of what is still changed nothing is searched.
+        let settled = self.answer.as_ref().map(|answer| &answer.wish);
+        let settled = settled.filter(|wish| **wish == self.wish);
+        if let Err(error) = self.pareto.follow(ctx, settled) {
+            self.trouble = Some(error.to_string());
         }
     }
 

@@ -12,6 +12,7 @@ use shardlab::mesh::Rank;
 use shardlab::planner::PlanError;
 use shardlab::planner::cluster::classes::Knobs;
 use shardlab::predict::Conditions;
+use shardlab::search::{Cut, Space};
 use shardlab::sim::Whatif;
 
 /// Something that can be set.
@@ -390,12 +391,7 @@ impl Wish {
     /// What is predicted, and on what; `None` where it cannot be.
     pub fn workload(&self) -> Option<(Workload, Cluster)> {
         let layout = self.layout()?;
-        let mut cluster = Cluster::preset(&self.cluster).ok()?;
-        let [node, network, latency] = self.links;
-        cluster.node.gb_per_sec *= node;
-        cluster.network.gb_per_sec *= network;
-        cluster.node.latency_us *= latency;
-        cluster.network.latency_us *= latency;
+        let cluster = self.cluster()?;
         let workload = Workload {
             model: Transformer::read(&self.model).ok()?,
             split: Split::of(&layout, 1),
@@ -409,6 +405,60 @@ impl Wish {
             software: Software::default(),
         };
         Some((workload, cluster))
+    }
+
+    /// All cuts of the same model, batch and GPUs, and the cluster; `None` where the model is unknown.
+    pub fn space(&self) -> Option<(Space, Cluster)> {
+        let space = Space {
+            model: Transformer::read(&self.model).ok()?,
+            gpus: self.gpus,
+            batch: self.batch,
+            seq: self.seq.into(),
+            precision: Precision::Half,
+        };
+        Some((space, self.cluster()?))
+    }
+
+    /// The cut that is wished, as one of its space; `None` where it cannot be.
+    pub fn cut(&self) -> Option<Cut> {
+        let layout = self.layout()?;
+        Some(Cut {
+            tp: layout.tp,
+            pp: layout.pp,
+            dp: layout.dp,
+            chunks: layout.chunks,
+            microbatch_rows: self.rows,
+            zero: layout.zero,
+            recompute: layout.recompute,
+            sequence_parallel: layout.sequence_parallel,
+            schedule: layout.schedule,
+        })
+    }
+
+    /// Wishes a cut of the space.
+    pub fn take(&mut self, cut: &Cut) {
+        self.rows = cut.microbatch_rows;
+        self.layout = Layout {
+            tp: cut.tp,
+            pp: cut.pp,
+            chunks: cut.chunks,
+            zero: cut.zero,
+            recompute: cut.recompute,
+            sequence_parallel: cut.sequence_parallel,
+            schedule: cut.schedule.clone(),
+            ..self.layout.clone()
+        };
+    }
+
+    /// The cluster with what is asked of its links.
+    fn cluster(&self) -> Option<Cluster> {
+        let mut cluster = Cluster::preset(&self.cluster).ok()?;
+        let [node, network, latency] = self.links;
+        cluster.node.gb_per_sec *= node;
+        cluster.network.gb_per_sec *= network;
+        cluster.node.latency_us *= latency;
+        cluster.network.latency_us *= latency;
+        Some(cluster)
     }
 
     /// Slow ranks and jitter.

@@ -1,0 +1,273 @@
+//! The layouts that no other one beats in both time and memory, searched beside the window and drawn
+//! as points: who points at one reads what it is, who presses it plans it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use eframe::egui;
+use shardlab::config::Cluster;
+use shardlab::search::{Candidate, Cut, Found, Search, Space};
+use shardlab::sim::cost::Constants;
+use shardlab::trace::Badge;
+use shardlab::trace::draw::axis;
+use shardlab::trace::draw::scene::{Area, Dash, Point, Shape};
+use shardlab::units::{Bytes, Nanos};
+
+use super::Wish;
+use crate::board::{Board, Control, Style};
+use crate::latest::Latest;
+use crate::play::Direction;
+use crate::shown::Command;
+
+/// The front of what is wished, and its search.
+#[derive(Debug)]
+pub(super) struct Pareto {
+    worker: Latest<Question, Answer>,
+    asked: Option<Terms>,
+    /// Ends the search that runs.
+    cancel: Arc<AtomicBool>,
+    answer: Option<Answer>,
+}
+
+/// What a front depends on.
+#[derive(Clone, Debug, PartialEq)]
+struct Terms {
+    space: Space,
+    cluster: Cluster,
+}
+
+/// What is asked.
+#[derive(Debug)]
+struct Question {
+    terms: Terms,
+    cancel: Arc<AtomicBool>,
+}
+
+/// What has come of it.
+#[derive(Debug)]
+struct Answer {
+    terms: Terms,
+    found: Found,
+}
+
+impl Default for Pareto {
+    fn default() -> Self {
+        Self { worker: Latest::new(search), asked: None, cancel: Arc::default(), answer: None }
+    }
+}
+
+fn search(question: Question) -> Answer {
+    let Question { terms, cancel } = question;
+    // The window keeps a core.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores.saturating_sub(1).max(1);
+    let (space, cluster, constants) = (&terms.space, &terms.cluster, &Constants::default());
+    let found = Search { space, cluster, constants, threads }.run(&mut |_| match cancel
+        .load(Ordering::Relaxed)
+    {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    Answer { terms, found }
+}
+
+impl Pareto {
+    /// Whether a search is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.worker.is_busy()
+    }
+
+    /// The front, the fastest first; empty while it is searched.
+    pub(super) fn front(&self) -> &[Candidate] {
+        let answer =
+            self.answer.as_ref().filter(|answer| Some(&answer.terms) == self.asked.as_ref());
+        answer.map(|answer| answer.found.front.as_slice()).unwrap_or_default()
+    }
+
+    /// Searches for what is wished, if that is settled and has not been done; a search for anything
+    /// else ends.
+    pub(super) fn follow(
+        &mut self,
+        ctx: &egui::Context,
+        settled: Option<&Wish>,
+    ) -> std::io::Result<()> {
+        if let Some((space, cluster)) = settled.and_then(Wish::space) {
+            let terms = Terms { space, cluster };
+            if self.asked.as_ref() != Some(&terms) {
+                self.cancel.store(true, Ordering::Relaxed);
+                self.cancel = Arc::default();
+                self.asked = Some(terms.clone());
+                let cancel = Arc::clone(&self.cancel);
+                self.worker.ask(ctx, Question { terms, cancel })?;
+            }
+        }
+        if let Some(answer) = self.worker.answer(ctx)? {
+            // Of a search that was ended nothing is known.
+            if answer.found.is_complete {
+                self.answer = Some(answer);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next layout on the front, or the one before; from anywhere else the fastest.
+    pub(super) fn next(&self, now: Option<&Cut>, direction: Direction) -> Option<Cut> {
+        let front = self.front();
+        let at = front.iter().position(|candidate| Some(&candidate.cut) == now);
+        let next = match (at, direction) {
+            (None, _) => 0,
+            (Some(at), Direction::Forward) => (at + 1).min(front.len() - 1),
+            (Some(at), Direction::Back) => at.saturating_sub(1),
+        };
+        front.get(next).map(|candidate| candidate.cut.clone())
+    }
+
+    /// Draws the front around what is wished now: `(seconds, bytes)`.
+    pub(super) fn show(
+        &self,
+        board: &mut Board<'_>,
+        area: Area,
+        (now, usable): (Option<(f64, Bytes)>, Option<Bytes>),
+    ) -> Vec<Command> {
+        let look = board.look();
+        let small = Style::sized(look.small());
+        let faint = small.ink(look.theme.faint);
+        let inner = area.shrunk(look.gap(3), look.gap(1));
+        let (heading, body) = inner.cut_top((look.small() * 1.5).ceil());
+        let (badge, heading) = heading.cut_right(look.gap(24));
+        board.write(badge, Badge::Predicted.word(), faint.right());
+        let front = self.front();
+        board.write(heading, &self.caption(), small);
+        if front.is_empty() {
+            return Vec::new();
+        }
+        let field = Field::of(body, front, now, board);
+        field.axes(board, usable);
+        let points: Vec<Point> =
+            front.iter().map(|c| field.at(c.step_seconds, c.memory_bytes)).collect();
+        let (width, dash) = (1.5, Dash::Solid);
+        let line = Shape::Line { points: points.clone(), width, ink: look.theme.faint, dash };
+        board.push(line);
+        let mut commands = Vec::new();
+        for (candidate, point) in front.iter().zip(&points) {
+            commands.extend(dot(board, candidate, *point));
+        }
+        if let Some((seconds, bytes)) = now {
+            let at = field.at(seconds, bytes.0 as f64);
+            board.push(Shape::Dot { at, radius: look.gap(1) + 1.0, fill: look.theme.accent });
+        }
+        commands
+    }
+
+    fn caption(&self) -> String {
+        if self.asked.is_none() {
+            return String::new();
+        }
+        let Some(Answer { terms, found }) = &self.answer else {
+            return "Layouts of these GPUs are searched: time against memory …".into();
+        };
+        if Some(terms) != self.asked.as_ref() {
+            return "Layouts of these GPUs are searched: time against memory …".into();
+        }
+        let counts = &found.counts;
+        match found.front.len() {
+            0 => format!("None of {} layouts fits into these GPUs.", counts.enumerated),
+            best => format!(
+                "{best} of {} layouts are best in time or memory; {} cannot be. Press one to plan it.",
+                counts.enumerated, counts.refused
+            ),
+        }
+    }
+}
+
+/// A point of the front; the layout, if it was pressed.
+fn dot(board: &mut Board<'_>, candidate: &Candidate, at: Point) -> Option<Command> {
+    let look = board.look();
+    let Candidate { cut, step_seconds, memory_bytes, .. } = candidate;
+    let (time, bytes) = (Nanos((step_seconds * 1e9) as u64), Bytes(*memory_bytes as u64));
+    let text = format!("{time}, {bytes} (PREDICTED): {cut}.");
+    let radius = look.gap(1);
+    let reach = 2.0 * radius;
+    let place = Area::new(at.x - reach, at.y - reach, 2.0 * reach, 2.0 * reach);
+    let id = format!("front {cut}");
+    let response = board.interact(place, Control { text: "", ..Control::text(&id, "", &text) });
+    let held = response.hovered() || response.has_focus();
+    let (radius, fill) =
+        if held { (radius + 1.5, look.theme.accent) } else { (radius, look.theme.ink) };
+    board.push(Shape::Dot { at, radius, fill });
+    response.clicked().then(|| Command::Cut(Box::new(cut.clone())))
+}
+
+/// Time to the right, memory up; both from a little below the least to a little above the most.
+struct Field {
+    area: Area,
+    seconds: (f64, f64),
+    bytes: (f64, f64),
+}
+
+impl Field {
+    fn of(body: Area, front: &[Candidate], now: Option<(f64, Bytes)>, board: &Board<'_>) -> Self {
+        let look = board.look();
+        let (body, _) = body.cut_top(body.height - (look.small() * 1.4).ceil());
+        let area = body.cut_left(look.gap(16)).1.shrunk(look.gap(3), look.gap(2));
+        let around = |values: Vec<f64>| {
+            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = values.iter().copied().fold(0.0, f64::max);
+            let margin = (0.05 * (most - least)).max(0.01 * most);
+            ((least - margin).max(0.0), most + margin)
+        };
+        let mut seconds: Vec<f64> = front.iter().map(|c| c.step_seconds).collect();
+        let mut bytes: Vec<f64> = front.iter().map(|c| c.memory_bytes).collect();
+        // What is far off the front would press it into a corner.
+        let slowest = seconds.iter().copied().fold(0.0, f64::max);
+        if let Some((now, held)) = now {
+            seconds.push(now.min(1.5 * slowest));
+            bytes.push(held.0 as f64);
+        }
+        Self { area, seconds: around(seconds), bytes: around(bytes) }
+    }
+
+    fn at(&self, seconds: f64, bytes: f64) -> Point {
+        let part = |value: f64, (from, to): (f64, f64)| {
+            ((value - from) / (to - from).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0) as f32
+        };
+        Point {
+            x: self.area.left + self.area.width * part(seconds, self.seconds),
+            y: self.area.bottom() - self.area.height * part(bytes, self.bytes),
+        }
+    }
+
+    /// Ticks below and beside, and what a rank may hold.
+    fn axes(&self, board: &mut Board<'_>, usable: Option<Bytes>) {
+        let look = board.look();
+        let faint = Style::sized(look.small()).ink(look.theme.faint);
+        let area = self.area;
+        let (left, bottom) = (area.left, area.bottom() + look.gap(1));
+        board.rule(Point { x: left, y: bottom }, Point { x: area.right(), y: bottom });
+        let nanos = |seconds: f64| Nanos((seconds * 1e9) as u64);
+        let window = (nanos(self.seconds.0), nanos(self.seconds.1));
+        let wide = look.gap(18);
+        let most = (area.width / wide).max(1.0) as usize;
+        for (at, text) in axis::ticks(window, most, None) {
+            let x = self.at(at.as_secs(), 0.0).x;
+            let place = Area::new(x - wide / 2.0, bottom, wide, (look.small() * 1.4).ceil());
+            if place.left >= left - wide / 2.0 && place.right() <= area.right() + look.gap(3) {
+                board.write(place, &text, faint.middle());
+            }
+        }
+        let (least, most) = self.bytes;
+        for bytes in [least, f64::midpoint(least, most), most] {
+            let y = self.at(0.0, bytes).y;
+            let height = (look.small() * 1.4).ceil();
+            let place = Area::new(left - look.gap(17), y - height / 2.0, look.gap(16), height);
+            board.write(place, &Bytes(bytes as u64).to_string(), faint.right());
+        }
+        if let Some(usable) = usable.filter(|usable| (usable.0 as f64) < most) {
+            let y = self.at(0.0, usable.0 as f64).y;
+            let points = vec![Point { x: left, y }, Point { x: area.right(), y }];
+            let ink = look.theme.warning;
+            board.push(Shape::Line { points, width: 1.0, ink, dash: Dash::Dashed });
+        }
+    }
+}
