@@ -26,7 +26,7 @@ pub enum Clock {
     Measured,
     /// Measured durations laid out as if each rank had its own device.
     Replayed,
-    /// Cost model of a described cluster.
+    /// Cost model of a described cluster, or of this machine's cores from kernels measured one by one.
     Predicted,
 }
 

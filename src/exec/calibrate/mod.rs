@@ -53,9 +53,9 @@ fn pool(count: u32) -> Result<Workers, ExecError> {
     // A worker that waited long sleeps, one that waited briefly still looks for work.
     let waits = [1, 2, 5, 10, 20, 50, 100, 1_000].map(|micros| Nanos(micros * 1_000));
     let waits = waits.map(probe::lateness).into_iter().collect::<Result<Vec<_>, _>>()?;
-    let wake = waits.last().map_or(0.0, |[_, late]| *late);
-    let awake = waits.iter().filter(|[waited, late]| *late < waited.min(wake) / 2.0);
-    let patience = awake.map(|[waited, _]| *waited).fold(0.0, f64::max);
+    let wake = waits.last().map_or(0.0, |longest| longest.soonest);
+    let awake = waits.iter().filter(|late| late.usual < late.waited.min(wake) / 2.0);
+    let patience = awake.map(|late| late.waited).fold(0.0, f64::max);
     Ok(Workers { count, wake: nanos(wake), patience: nanos(patience) })
 }
 

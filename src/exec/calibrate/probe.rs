@@ -172,12 +172,23 @@ pub(super) fn nothing(workers: u32) -> Result<f64, ExecError> {
     Probe::Launch(Op::Fill(Fill { len: 0, value: 0.0 })).nanos(workers)
 }
 
-/// How long an op of about `wait` took, and from its end to the start of a message that a second
-/// worker may take, which had nothing to do for that long.
+/// Nanoseconds until a worker without work takes some.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lateness {
+    /// For how long it had nothing to do.
+    pub(super) waited: f64,
+    /// What a quarter of the times is below.
+    pub(super) usual: f64,
+    /// The least: on a machine with other work, what waking takes by itself.
+    pub(super) soonest: f64,
+}
+
+/// From the end of an op of about `wait` to the start of a message that a second worker may take,
+/// which had nothing to do for that long.
 ///
 /// The first worker goes on with another such op: if the second one sleeps too long, it takes the
 /// message itself after that.
-pub(super) fn lateness(wait: Nanos) -> Result<[f64; 2], ExecError> {
+pub(super) fn lateness(wait: Nanos) -> Result<Lateness, ExecError> {
     const ROUNDS: usize = 60;
     // What the op reads in that time, roughly.
     const BYTES_PER_NANO: u64 = 8;
@@ -211,7 +222,10 @@ pub(super) fn lateness(wait: Nanos) -> Result<[f64; 2], ExecError> {
     let late = places
         .iter()
         .map(|[op, send]| spans[*send].start.0.saturating_sub(spans[*op].end.0) as f64);
-    Ok([lower_quartile(took.collect()), lower_quartile(late.collect())])
+    let late: Vec<f64> = late.collect();
+    let waited = lower_quartile(took.collect());
+    let soonest = late.iter().copied().fold(f64::INFINITY, f64::min);
+    Ok(Lateness { waited, usual: lower_quartile(late), soonest })
 }
 
 /// What a quarter of some values is below: whatever else a machine does only adds to a time.
