@@ -129,7 +129,7 @@ fn compare(window: &mut Window, block: Option<Target>, hold: &mut impl FnMut(&mu
 fn plan(window: &mut Window, hold: &mut impl FnMut(&mut Window, &str)) {
     window.ask(Command::Do(Action::Workspace(Workspace::Plan)));
     hold(window, "a step that is being predicted");
-    while window.app().is_busy() {
+    while window.app().planned().is_predicting() {
         window.frames(1);
     }
     hold(window, "a predicted step");

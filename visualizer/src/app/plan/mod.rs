@@ -117,6 +117,11 @@ impl Planning {
         self.worker.is_busy() || self.pareto.is_busy()
     }
 
+    /// Whether the step is being predicted, whatever else is searched meanwhile.
+    pub fn is_predicting(&self) -> bool {
+        self.worker.is_busy()
+    }
+
     /// The layouts that no other one beats in both time and memory, the fastest first; none while
     /// they are searched.
     pub fn front(&self) -> &[Candidate] {
