@@ -72,6 +72,13 @@ fn search(question: Question) -> Answer {
     Answer { terms, found }
 }
 
+impl Drop for Pareto {
+    /// Nobody looks any more.
+    fn drop(&mut self) {
+        self.cancel.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Pareto {
     /// Whether a search is under way.
     pub(super) fn is_busy(&self) -> bool {
