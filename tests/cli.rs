@@ -955,7 +955,7 @@ fn algorithms_of_a_collective_are_compared_by_steps_bytes_and_latency() {
         printed.contains("ring              14      175.0 MB       175.0 MB      8       3.5 ms")
     );
     let refused = refusal("simulate --explain-collective 100MB --gpus 1", 2);
-    assert!(refused.contains("Use 2 to 1024"), "{refused}");
+    assert!(refused.contains("Use 2 to 256"), "{refused}");
 }
 
 #[test]

@@ -62,7 +62,11 @@ pub(super) fn measure(output: Option<&Path>, json: bool) -> Result<Outcome, Fail
     if json {
         output::print_json(&answer)?;
     } else {
-        output::print(&text(&answer))?;
+        let used = match output {
+            None => "shardlab plan --predict".to_owned(),
+            Some(path) => format!("shardlab plan --predict --calibration {}", path.display()),
+        };
+        output::print(&text(&answer, &used))?;
     }
     Ok(Outcome::Success)
 }
@@ -112,7 +116,8 @@ fn rate(pace: Pace, size: u64, units: f64) -> Option<Rate> {
     (alone > 0.0).then(|| Rate { size, alone: units / alone, crowded: units / crowded })
 }
 
-fn text(answer: &Answer<'_>) -> String {
+/// The answer for a person; `used` is the command that it is for.
+fn text(answer: &Answer<'_>, used: &str) -> String {
     let Answer { machine, workers, instruction_nanos, wake_nanos, .. } = answer;
     let count = if *workers == 1 { "1 worker".into() } else { format!("{workers} workers") };
     let badge = answer.badge.word();
@@ -143,9 +148,7 @@ fn text(answer: &Answer<'_>) -> String {
     lines.extend(rows(&answer.copies, &copy, "GB/s"));
     lines.push(String::new());
     lines.push(format!("{} kernels, kept in {}", answer.kernels.len(), answer.file.display()));
-    lines.push(
-        "`shardlab plan --predict` now says how long a step of any layout takes here.".into(),
-    );
+    lines.push(format!("`{used}` now says how long a step of any layout takes here."));
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
@@ -211,7 +214,7 @@ mod tests {
         assert_eq!(rates(&answer.products), [[80.0, 40.0]; 4]);
         // 0.25 ns a byte: 4 GB/s are copied, which is to read and to write them.
         assert_eq!(rates(&answer.copies), [[8.0, 4.0]; 3]);
-        let text = text(&answer);
+        let text = text(&answer, "shardlab plan --predict");
         assert!(text.lines().next().unwrap().ends_with("MEASURED"), "{text}");
         assert!(text.contains("product of 512 × 512"), "{text}");
         assert!(text.contains("a sleeping worker starts after 40 µs"), "{text}");
@@ -221,7 +224,8 @@ mod tests {
     #[test]
     fn one_worker_has_nobody_to_share_with_or_to_wake() {
         let calibration = measured(1);
-        let text = text(&answer(&calibration, Path::new("calibration.toml")));
+        let text =
+            text(&answer(&calibration, Path::new("calibration.toml")), "shardlab plan --predict");
         assert!(!text.contains("sleeping") && !text.contains("all work"), "{text}");
         assert!(text.contains("80.0  GFLOP/s"), "{text}");
     }

@@ -336,6 +336,8 @@ impl Run {
                 self.state = State::Hang { step, report, unsent: unsent.unwrap_or_default() };
             }
             Event::DeviceFellBack { why } => self.fell_back = Some(why),
+            // What failed first is why all that follows fails.
+            Event::Failed(_) if matches!(self.state, State::Failed(_)) => {}
             Event::Failed(why) => self.state = State::Failed(why),
             Event::WentBack { to, branch } => {
                 self.branch = branch;

@@ -26,15 +26,21 @@ const RANKS: u32 = 8;
 pub(super) fn run(bytes: Bytes, args: &SimulateArgs) -> Result<Outcome, Failure> {
     let ranks = args.gpus.unwrap_or(RANKS);
     let fault = |what: &str, why: String, remedy: &str| ConfigError::value(what, why, remedy);
-    if !(2..=1024).contains(&ranks) {
+    // Every message of every rank is planned: their count grows with the square of the ranks.
+    if !(2..=256).contains(&ranks) {
         let why = format!("{ranks} ranks");
-        return Err(fault("gpus", why, "Use 2 to 1024").into());
+        return Err(fault("gpus", why, "Use 2 to 256").into());
     }
-    let len = u32::try_from(bytes.0 / 4).unwrap_or(0);
-    if len < ranks {
-        let why = format!("{bytes} are too few or too many floats");
-        return Err(fault("explain-collective", why, "Use 1KiB to 16GiB").into());
-    }
+    let floats = bytes.0 / 4;
+    let len = u32::try_from(floats).ok().filter(|len| *len >= ranks).ok_or_else(|| {
+        let few = floats < u64::from(ranks);
+        let why = format!("{bytes} are too {}", if few { "few" } else { "many" });
+        let remedy = match few {
+            true => format!("Give a float to each of the {ranks} ranks: {} B at least", 4 * ranks),
+            false => "Use less than 16GiB".into(),
+        };
+        fault("explain-collective", why, &remedy)
+    })?;
     let cluster = Cluster::read(&args.cluster)?;
     let wires = match &args.links {
         Some(word) => Wires::read(word)?,

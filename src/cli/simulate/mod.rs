@@ -226,9 +226,9 @@ fn check_cut(model: &Transformer, split: &Split, batch: &StepBatch) -> Result<()
 
 fn knobs(args: &SimulateArgs, ranks: u32) -> Result<Knobs, ConfigError> {
     let number = |what: &str, text: &str| -> Result<f64, ConfigError> {
-        let value = text.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 1.0);
+        let value = text.parse().ok().filter(|value: &f64| (1.0..=1e6).contains(value));
         value.ok_or_else(|| {
-            let why = format!("`{text}` is not a factor of at least 1");
+            let why = format!("`{text}` is not a factor from 1 to a million");
             ConfigError::value(what, why, "Say how many times slower, as in 3=1.5")
         })
     };
@@ -246,6 +246,10 @@ fn knobs(args: &SimulateArgs, ranks: u32) -> Result<Knobs, ConfigError> {
             ConfigError::value(what, why, "Write RANK=FACTOR or RANK-RANK=FACTOR")
         })
     };
+    if !(0.0..=1e6).contains(&args.jitter) {
+        let why = format!("{} percent", args.jitter);
+        return Err(ConfigError::value("jitter", why, "Use 0 to a million"));
+    }
     let mut knobs = Knobs::default();
     for text in &args.slow_rank {
         let (who, factor) = parts("slow-rank", text, '=')?;

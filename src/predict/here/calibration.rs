@@ -10,6 +10,8 @@ use crate::config::user_folder;
 use crate::sim::Workers;
 use crate::units::Nanos;
 
+/// Workers of the largest machine that is believed.
+const MOST_WORKERS: u32 = 4096;
 /// How the file is written now; another number is read by nobody.
 const FORM: u32 = 1;
 /// What to do about any file that cannot be used.
@@ -147,6 +149,9 @@ impl Calibration {
         let read: Self = toml::from_str(text).map_err(broken)?;
         if read.worker_count == 0 {
             return Err("says that nobody works".into());
+        }
+        if read.worker_count > MOST_WORKERS {
+            return Err(format!("has {} workers, more than any machine", read.worker_count));
         }
         let faults = read.kernels.iter().filter_map(|(name, curve)| Some((name, curve.fault()?)));
         match faults.into_iter().next() {

@@ -14,21 +14,35 @@ const OVER: usize = 8;
 pub(super) struct SteadyAxis {
     axis: TimeAxis,
     recent: VecDeque<Nanos>,
+    /// The newest step that it has held, and the length of the one that is shown.
+    newest: Option<u64>,
+    shown: Nanos,
 }
 
 impl Default for SteadyAxis {
     fn default() -> Self {
-        Self { axis: TimeAxis::holding(Nanos(0)), recent: VecDeque::new() }
+        let axis = TimeAxis::holding(Nanos(0));
+        Self { axis, recent: VecDeque::new(), newest: None, shown: Nanos(0) }
     }
 }
 
 impl SteadyAxis {
-    /// The axis.
+    /// The axis. Who looks at a longer step of before sees all of it, and the same axis again when
+    /// back.
     pub(super) fn axis(&self) -> TimeAxis {
-        self.axis
+        if self.shown > self.axis.end { TimeAxis::holding(self.shown) } else { self.axis }
     }
 
-    /// A step of this length is shown.
+    /// This step of a run is shown.
+    pub(super) fn show(&mut self, step: u64, length: Nanos) {
+        self.shown = length;
+        if self.newest.is_none_or(|newest| step > newest) {
+            self.newest = Some(step);
+            self.hold(length);
+        }
+    }
+
+    /// A step of this length is new.
     pub(super) fn hold(&mut self, length: Nanos) {
         let is_first = self.recent.is_empty();
         if self.recent.len() == OVER {
@@ -64,5 +78,18 @@ mod tests {
         }
         axis.shrink();
         assert_eq!(axis.axis().end, ms(90));
+    }
+
+    #[test]
+    fn a_longer_step_of_before_stretches_it_while_it_is_shown() {
+        let ms = |count: u64| Nanos(count * 1_000_000);
+        let mut axis = SteadyAxis::default();
+        axis.show(7, ms(90));
+        axis.show(3, ms(140));
+        assert_eq!(axis.axis().end, ms(150));
+        axis.show(7, ms(90));
+        assert_eq!(axis.axis().end, ms(90));
+        axis.show(8, ms(95));
+        assert_eq!(axis.axis().end, ms(100));
     }
 }

@@ -236,7 +236,7 @@ impl App {
             self.sight.window = self.sight.window.filter(|window| window.start < end);
             self.sight.marked = self.sight.marked.filter(|marked| marked.start < end);
         }
-        self.axis.hold(step.timeline.end());
+        self.axis.show(step.number(), step.timeline.end());
         self.figures.take(step.number(), &step.bubble);
         if self.view.workspace == Workspace::Compare {
             let times = (self.times.as_ref(), &self.here);

@@ -1,10 +1,11 @@
 //! `--screenshot`: trains a scenario so far and writes a picture of every view.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shardlab::trace::draw::scene::Area;
 
+use crate::app::App;
 use crate::args::{Format, Scale, Size};
 use crate::export::drawing::Drawing;
 use crate::export::parts::{Part, file_name};
@@ -20,6 +21,8 @@ use super::{Headless, Painter, Run, ShotError, Told};
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Frames until everything stands: the figures are written, the tabs have found their size.
 const SETTLED: usize = 3;
+/// How long a search of layouts is waited for.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Which pictures are taken.
 #[derive(Debug)]
@@ -68,7 +71,8 @@ pub fn take(
         let shown = turn_to(&mut window, part);
         window.frames(SETTLED);
         // What is planned or predicted beside the window comes when it is ready.
-        while window.app().is_busy() {
+        let begin = Instant::now();
+        while is_awaited(window.app(), begin.elapsed()) {
             std::thread::sleep(LOOK_EVERY);
             window.frames(1);
         }
@@ -81,6 +85,14 @@ pub fn take(
         turn_back(&mut window, shown);
     }
     Ok(())
+}
+
+/// Whether something comes yet that belongs on the picture. A search of all layouts may take minutes:
+/// it is there where it is quick.
+fn is_awaited(app: &App, waited: Duration) -> bool {
+    let plan = app.planned();
+    let only_searches = plan.is_busy() && !plan.is_predicting();
+    app.is_busy() && !(only_searches && waited > PATIENCE)
 }
 
 /// How pictures are made.

@@ -181,7 +181,8 @@ fn a_step_that_does_not_fit_says_by_how_much() {
 
 #[test]
 fn sixteen_thousand_gpus_are_predicted_by_classes() {
-    let mut window = planning(Opened::default());
+    // Sixteen rows have names where there is room for them.
+    let mut window = planning(Opened { size: (1280.0, 1200.0), ..Opened::default() });
     set(&mut window, Control::Model, "llama-3-405b");
     set(&mut window, Control::Pipeline, "16");
     set(&mut window, Control::Gpus, "16384");
@@ -243,7 +244,8 @@ fn a_prediction_is_pinned_and_held_against_another_one() {
 #[test]
 fn the_best_layouts_are_points_that_are_chosen_by_keys_and_pointer() {
     let mut window = planning(Opened::default());
-    for (control, value) in [(Control::Gpus, "8"), (Control::Batch, "8 rows")] {
+    let smaller = [(Control::Pipeline, "1"), (Control::Gpus, "8"), (Control::Batch, "8 rows")];
+    for (control, value) in smaller {
         set(&mut window, control, value);
     }
     set(&mut window, Control::Model, "llama-3-8b");
