@@ -2,7 +2,7 @@
 //!
 //! [`live`] is a pure function from a [`LiveState`] and a [`Terminal`] to at most 20 lines of at
 //! most 80 columns. Which step is shown and where its sweep stands is decided by the caller
-//! ([`crate::trace::draw::playback`]); [`super::screen`] puts the lines on the screen. [`still`] draws
+//! ([`crate::trace::draw::playback`]); [`super::screen`] puts the lines on the screen. [`mod@still`] draws
 //! a whole step as wide as its terminal.
 
 mod loss;
