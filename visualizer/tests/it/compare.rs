@@ -209,6 +209,8 @@ fn a_pinned_step_outlives_its_run_and_the_two_change_places() {
 fn a_block_is_chosen_in_both_and_its_two_lengths_are_told() {
     let mut window = comparing(Opened::default());
     window.press(NONE, Key::Space);
+    // Later a rank may wait on one clock and work on the other.
+    window.press(NONE, Key::Home);
     window.press(NONE, Key::ArrowDown);
     window.press(NONE, Key::ArrowDown);
     let sights = Half::BOTH.map(|half| window.app().compared().sight(half).selection);
