@@ -140,6 +140,19 @@ impl fmt::Display for Nanos {
     }
 }
 
+/// A whole number with its digits in groups of three: `20,100`.
+pub fn grouped(number: impl Into<u64>) -> String {
+    let digits = number.into().to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

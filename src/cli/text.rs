@@ -220,19 +220,6 @@ pub fn in_charset(text: &str, charset: Charset) -> String {
     plain
 }
 
-/// A number with commas: `20,100`.
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// A large number in words: `950`, `12.3 K`, `0.8 M`.
 pub fn count(number: u64) -> String {
     match number {
@@ -262,6 +249,7 @@ pub fn step_time(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::grouped;
 
     #[test]
     fn a_line_is_cut_to_its_terminal_with_and_without_colour() {
@@ -299,7 +287,7 @@ mod tests {
     #[test]
     fn numbers_read_well() {
         assert_eq!(
-            [0, 999, 1_000, 20_100, 1_234_567].map(thousands).join(" "),
+            [0, 999, 1_000, 20_100, 1_234_567_u64].map(grouped).join(" "),
             "0 999 1,000 20,100 1,234,567"
         );
         assert_eq!(

@@ -1,6 +1,7 @@
 //! How training goes in one line: loss, target, step, speed, time left.
 
-use crate::cli::text::{Charset, Line, Style, duration, thousands};
+use crate::cli::text::{Charset, Line, Style, duration};
+use crate::units::grouped;
 
 /// Fewest and most columns of the curve.
 const CURVE: (usize, usize) = (5, 24);
@@ -82,7 +83,7 @@ impl Fields {
             target.push(Style::Good, if reached { "✓" } else { " " });
         }
         let speed = progress.tokens_per_sec.map_or(String::new(), |speed| {
-            format!("  {:>6} tok/s", thousands(speed.max(0.0).round() as u64))
+            format!("  {:>6} tok/s", grouped(speed.max(0.0).round() as u64))
         });
         let left = progress.seconds_left.map_or(String::new(), |left| {
             // Tenths of a second would only flicker.
@@ -155,7 +156,7 @@ pub fn progress_line(progress: &Progress<'_>) -> String {
         line += &format!("  loss {loss:.4}");
     }
     if let Some(speed) = tokens_per_sec {
-        line += &format!("  {} tokens/s", thousands(speed.max(0.0).round() as u64));
+        line += &format!("  {} tokens/s", grouped(speed.max(0.0).round() as u64));
     }
     if let Some(left) = seconds_left.filter(|_| step < steps) {
         line += &format!("  {} left", duration(left));

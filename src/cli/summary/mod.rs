@@ -10,10 +10,10 @@ mod tests;
 pub use memory::Memory;
 
 use super::live::LossTarget;
-use super::text::{Line, Style, Terminal, duration, step_time, thousands, width};
+use super::text::{Line, Style, Terminal, duration, step_time, width};
 use crate::mesh::Axis;
 use crate::trace::Badge;
-use crate::units::Bytes;
+use crate::units::{Bytes, grouped};
 
 /// Where the text of each topic begins, and where badges end.
 const INDENT: usize = 17;
@@ -205,7 +205,7 @@ impl Page<'_> {
         let mut line = self.line();
         line.text(format!(
             "Trained {} {} in {} on {device}",
-            thousands(*steps),
+            grouped(*steps),
             plural(*steps, "step"),
             duration(*seconds)
         ));
@@ -268,7 +268,7 @@ impl Page<'_> {
     fn speed(&self) -> Option<Line> {
         let speed = self.facts.tokens_per_sec;
         speed.is_finite().then(|| {
-            let text = format!("{} tokens/s", thousands(speed.max(0.0).round() as u64));
+            let text = format!("{} tokens/s", grouped(speed.max(0.0).round() as u64));
             self.badged("Speed", &text, Badge::Measured)
         })
     }

@@ -121,14 +121,7 @@ pub fn draw(
 
 /// The edge of a brush.
 fn frame(sketch: &mut Sketch<'_>, area: Area) {
-    let corner = |x: f32, y: f32| Point { x, y };
-    let points = vec![
-        corner(area.left, area.top),
-        corner(area.right(), area.top),
-        corner(area.right(), area.bottom()),
-        corner(area.left, area.bottom()),
-        corner(area.left, area.top),
-    ];
+    let points = area.outline();
     let ink = sketch.theme().ink;
     sketch.push(Shape::Line { points, width: 1.0, ink, dash: Dash::Solid });
 }

@@ -6,7 +6,7 @@
 use super::pen::On;
 use super::scene::{Align, Area, Point, Sketch};
 use crate::trace::Badge;
-use crate::units::{Bytes, Nanos};
+use crate::units::{Bytes, Nanos, grouped};
 
 /// A number with its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,19 +44,6 @@ impl Value {
             Self::Count(count) => grouped(count),
         }
     }
-}
-
-/// Digits in groups of three.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// What a textbook says: a value with the formula behind it.

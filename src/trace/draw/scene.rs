@@ -50,6 +50,13 @@ impl Area {
         self.top + self.height
     }
 
+    /// Its four edges as one closed line.
+    pub fn outline(self) -> Vec<Point> {
+        let (left, right, top, bottom) = (self.left, self.right(), self.top, self.bottom());
+        let corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)];
+        corners.map(|(x, y)| Point { x, y }).to_vec()
+    }
+
     /// Middle.
     pub fn centre(self) -> Point {
         Point { x: self.left + self.width / 2.0, y: self.top + self.height / 2.0 }

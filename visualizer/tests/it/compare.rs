@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use eframe::egui;
-use egui::{Event, Key, Modifiers, ViewportId};
+use egui::{Event, Key, Modifiers};
 use shardlab::config::{Layout, ScheduleName};
 use shardlab::trace::Badge;
 use shardlab::trace::bubble::bubble;
@@ -250,12 +250,7 @@ fn the_palette_finds_the_workspace_and_a_file_keeps_it() {
 fn a_paused_comparison_stands_still_and_asks_for_no_frame() {
     let mut window = comparing(Opened::default());
     window.press(NONE, Key::Space);
-    window.frames(20);
-    let delay = window.harness.output().viewport_output[&ViewportId::ROOT].repaint_delay;
-    assert_eq!(delay, Duration::MAX, "no frame is asked for");
-    let before = window.harness.render().unwrap().into_raw();
-    window.frames(30);
-    assert!(window.harness.render().unwrap().into_raw() == before);
+    window.assert_stands_still(30);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use eframe::egui;
-use egui::{Key, Modifiers, ViewportId};
+use egui::{Key, Modifiers};
 use egui_kittest::kittest::Queryable as _;
 use shardlab::predict::predict;
 use shardlab::trace::Badge;
@@ -300,10 +300,5 @@ fn a_paused_plan_stands_still_and_asks_for_no_frame() {
         window.frames(1);
     }
     window.press(NONE, Key::Space);
-    window.frames(20);
-    let delay = window.harness.output().viewport_output[&ViewportId::ROOT].repaint_delay;
-    assert_eq!(delay, Duration::MAX, "no frame is asked for");
-    let before = window.harness.render().unwrap().into_raw();
-    window.frames(30);
-    assert!(window.harness.render().unwrap().into_raw() == before);
+    window.assert_stands_still(30);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use eframe::egui;
 use eframe::egui_wgpu::RenderState;
-use egui::{Key, Modifiers, Pos2, pos2, vec2};
+use egui::{Key, Modifiers, Pos2, ViewportId, pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::wgpu::WgpuTestRenderer;
 use shardlab::config::{Layout, Model, ModelSource, Scenario, Training};
@@ -183,6 +183,18 @@ impl Window {
 
     pub(crate) fn app(&self) -> &App {
         self.harness.state().as_ref().expect("started in the first frame")
+    }
+
+    /// Holds that nothing moves for so many frames and that none is asked for.
+    #[track_caller]
+    pub(crate) fn assert_stands_still(&mut self, frames: usize) {
+        // Figures change four times a second at most: the last change comes late.
+        self.frames(20);
+        let delay = self.harness.output().viewport_output[&ViewportId::ROOT].repaint_delay;
+        assert_eq!(delay, Duration::MAX, "no frame is asked for");
+        let before = self.harness.render().unwrap().into_raw();
+        self.frames(frames);
+        assert!(self.harness.render().unwrap().into_raw() == before, "the picture is the same");
     }
 
     /// Presses a key and lets go.

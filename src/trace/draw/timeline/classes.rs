@@ -2,7 +2,7 @@
 
 use super::Timeline;
 use crate::mesh::Rank;
-use crate::units::Bytes;
+use crate::units::{Bytes, grouped};
 
 /// Ranks that have the same step, one of which is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,19 +89,6 @@ impl Timeline {
     }
 }
 
-/// `1,024`.
-pub(super) fn grouped(number: u32) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +160,7 @@ mod tests {
         assert!(said.starts_with("Rank 0 works"), "{said}");
         let said = timeline.explain(&Target::Position(0));
         assert!(said.starts_with("512 ranks at pipeline position 0 wait"), "{said}");
-        assert_eq!(grouped(1_048_576), "1,048,576");
-        assert_eq!([grouped(7), grouped(999), grouped(1000)], ["7", "999", "1,000"]);
+        assert_eq!(grouped(1_048_576_u32), "1,048,576");
+        assert_eq!([7_u32, 999, 1000].map(grouped), ["7", "999", "1,000"]);
     }
 }

@@ -1,7 +1,6 @@
 //! Paints a timeline from the outside in: ground, rows, ruler, arrows, playhead, legend.
 
 use super::cells::Painter;
-use super::classes::grouped;
 use super::frame::Frame;
 use super::layout::{Layout, RowBox, RowKind};
 use super::margins::{Roles, draw_legend, draw_ruler};
@@ -9,6 +8,7 @@ use super::sides::{chevron, draw_ends, draw_group_name, draw_memory, draw_name, 
 use super::{Target, Timeline, arrows};
 use crate::trace::draw::scene::{Align, Area, Dash, Face, Point, Shape, Sketch, Text, line_height};
 use crate::trace::draw::theme::{Paint, Rgb, Theme};
+use crate::units::grouped;
 
 /// Paints a frame of a timeline and says where everything lies.
 ///
@@ -109,14 +109,9 @@ fn outline(
         (layout.x_at(span.start), layout.x_at(span.end).max(layout.x_at(span.start) + 3.0));
     let whole = Area::new(left, band.top, right - left, band.height);
     let Some(area) = whole.common(layout.track) else { return };
-    let corner = |x: f32, y: f32| Point { x, y };
-    let points = vec![
-        corner(area.left, area.top),
-        corner(area.right(), area.top),
-        corner(area.right(), area.bottom()),
-        corner(area.left, area.bottom()),
-        corner(area.left, area.top - width / 2.0),
-    ];
+    let mut points = area.outline();
+    // Closes the corner where the line began.
+    points[4].y -= width / 2.0;
     sketch.push(Shape::Line { points, width, ink, dash: Dash::Solid });
 }
 

@@ -2,7 +2,6 @@
 
 use super::Timeline;
 use super::cells::text_room;
-use super::classes::grouped;
 use super::frame::Frame;
 use super::layout::{Layout, RankLines, RowBox, RowKind};
 use super::paint::{label, swatch, unit};
@@ -11,7 +10,7 @@ use crate::mesh::{Axis, Rank};
 use crate::plan::Role;
 use crate::trace::draw::block_at;
 use crate::trace::draw::scene::{Align, Area, Face, Point, Shape, Sketch, Text, line_height};
-use crate::units::{Bytes, Nanos};
+use crate::units::{Bytes, Nanos, grouped};
 
 /// `0  d0 t0 p0`, and a chip with what the rank does at the playhead.
 pub(super) fn draw_name(

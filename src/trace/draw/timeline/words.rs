@@ -4,7 +4,6 @@
 use std::cmp::Reverse;
 
 use super::Timeline;
-use super::classes::grouped;
 use super::target::{Level, Target};
 use crate::mesh::{Axis, Rank};
 use crate::ops::Kernel as _;
@@ -13,7 +12,7 @@ use crate::trace::Span;
 use crate::trace::cause::{self, Cause};
 use crate::trace::draw::blocks::State;
 use crate::trace::draw::{Block, Work, block_at, label};
-use crate::units::{Bytes, Nanos};
+use crate::units::{Bytes, Nanos, grouped};
 
 /// The longest explanation, in characters.
 pub const LONGEST: usize = 120;

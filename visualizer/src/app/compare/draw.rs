@@ -182,14 +182,7 @@ fn outline(sketch: &mut Sketch<'_>, layout: &Layout, rank: Rank, span: Span) {
     let (left, right) = (layout.x_at(span.start), layout.x_at(span.end));
     let whole = Area::new(left, band.top, (right - left).max(3.0), band.height);
     let Some(area) = whole.common(layout.track) else { return };
-    let corner = |x: f32, y: f32| Point { x, y };
-    let points = vec![
-        corner(area.left, area.top),
-        corner(area.right(), area.top),
-        corner(area.right(), area.bottom()),
-        corner(area.left, area.bottom()),
-        corner(area.left, area.top),
-    ];
+    let points = area.outline();
     let ink = sketch.theme().ink;
     sketch.push(Shape::Line { points, width: 1.5, ink, dash: Dash::Dashed });
 }
