@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::output;
 use super::{Failure, Outcome};
 use crate::exec::calibrate::{calibrate, processor};
+use crate::exec::cores;
 use crate::ops::Op;
 use crate::ops::matmul::{Form, Matmul};
 use crate::plan::Plan;
@@ -55,7 +56,7 @@ pub(super) fn measure(output: Option<&Path>, json: bool) -> Result<Outcome, Fail
         Some(path) => path.to_owned(),
         None => Calibration::default_path()?,
     };
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = cores();
     let calibration = with_progress(u32::try_from(workers).unwrap_or(u32::MAX))?;
     calibration.write(&path)?;
     let answer = answer(&calibration, &path);
@@ -168,7 +169,7 @@ fn of_this_machine() -> Result<Calibration, CalibrationError> {
     let path = Calibration::default_path()?;
     let calibration = Calibration::read(&path)?;
     let (then, now) = (&calibration.machine, processor());
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = cores();
     if *then == now && calibration.worker_count as usize == workers {
         return Ok(calibration);
     }

@@ -6,7 +6,7 @@ use super::args::DoctorArgs;
 use super::{Failure, Outcome};
 use super::{calibrated, output};
 use crate::exec::calibrate::Probe;
-use crate::exec::{DeviceKind, ExecOptions, Executor};
+use crate::exec::{DeviceKind, ExecOptions, Executor, cores};
 use crate::ops::matmul::{Form, Matmul};
 use crate::ops::{Kernel as _, Op};
 use crate::train::{Session, TrainError};
@@ -212,7 +212,7 @@ fn adapters() -> Vec<AdapterEntry> {
 
 /// Measures what training gets: matrix products on all cores, copies on one.
 fn cpu() -> Result<Cpu, Failure> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = cores();
     let product = Matmul { form: Form::Nn, m: SIZE, n: SIZE, k: SIZE, accumulate: false };
     let flops = product.flops().0 as f64 * cores as f64;
     let nanos = |probe: Probe, workers: usize| {

@@ -15,7 +15,7 @@ use super::settings::Settings;
 use super::{Failure, Outcome};
 use crate::checkpoint::Checkpoint;
 use crate::data::Marks;
-use crate::exec::{Clock, DeviceKind};
+use crate::exec::{Clock, DeviceKind, cores};
 use crate::ledger::Ledger;
 use crate::train::{Options, Session, StepReport, TrainError};
 use crate::units::Nanos;
@@ -127,7 +127,7 @@ pub(super) fn train(session: Session, mut extras: Extras) -> Result<Run, Failure
         steps: Vec::new(),
         held_out: Vec::new(),
         marks: extras.marks,
-        cores: extras.threads.unwrap_or_else(cores),
+        cores: extras.threads.unwrap_or_else(|| cores() as u32),
         seconds: 0.0,
         last: None,
         saved: None,
@@ -163,10 +163,6 @@ pub(super) fn train(session: Session, mut extras: Extras) -> Result<Run, Failure
     run.save(&extras, &watch)?;
     run.seconds = Nanos(clock.now()).as_secs();
     Ok(run)
-}
-
-fn cores() -> u32 {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
 }
 
 impl Run {

@@ -114,8 +114,7 @@ impl Executor {
             });
         }
         let (mut cells, mut infos, mut slots) = (Vec::new(), Vec::new(), Vec::new());
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let thread_count = options.threads.unwrap_or_else(cores).max(1);
+        let thread_count = options.threads.unwrap_or_else(super::options::cores).max(1);
         for slot in devices {
             match slot {
                 DeviceSlot::Host => {

@@ -40,7 +40,7 @@ pub use diagnose::NonFinite;
 pub use executor::{Advance, DeviceSlot, Executor, PlanId};
 pub use in_order::Look;
 pub use load::need;
-pub use options::{Delays, ExecOptions, RankDelay, Timing};
+pub use options::{Delays, ExecOptions, RankDelay, Timing, cores};
 pub use progress::{Progress, Watcher};
 
 use crate::mesh::{Axis, Rank};

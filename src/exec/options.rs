@@ -25,6 +25,12 @@ pub struct ExecOptions {
     pub watcher: Watcher,
 }
 
+/// Cores that this process may use; 1 where the system does not tell. The host pool has as many
+/// workers unless [`ExecOptions::threads`] says otherwise.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// How instructions of devices are timed. Those of the host pool are always timed one by one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Timing {

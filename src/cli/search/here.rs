@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::table::{Row, table};
-use super::{PREDICTED, counted, quoted, threads, with_bar};
+use super::{PREDICTED, counted, quoted, with_bar};
 use crate::cli::args::{RunArgs, SearchArgs, TrainingArgs};
 use crate::cli::clocks::Clocks;
 use crate::cli::facts::summary_text;
@@ -14,6 +14,7 @@ use crate::cli::settings::Settings;
 use crate::cli::text::step_time;
 use crate::cli::{Failure, Outcome, calibrated, output};
 use crate::config::{ConfigError, Scenario};
+use crate::exec::cores;
 use crate::planner::{Purpose, StepSpec};
 use crate::search::here::{HereCandidate, HereFound, HereSearch};
 use crate::search::{Cut, SLOWEST};
@@ -40,7 +41,7 @@ pub(super) fn run(args: &SearchArgs) -> Result<Outcome, Failure> {
         purpose: Purpose::Train,
         device_kinds: Vec::new(),
     };
-    let search = HereSearch { spec: &spec, ranks, calibration: &calibration, threads: threads() };
+    let search = HereSearch { spec: &spec, ranks, calibration: &calibration, threads: cores() };
     let found = with_bar(|tell| search.run(tell))?;
     let Some(best) = found.best.first() else {
         return if found.is_complete {

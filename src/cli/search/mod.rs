@@ -6,7 +6,6 @@ mod here;
 mod table;
 
 use std::ops::ControlFlow;
-use std::thread::available_parallelism;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -18,6 +17,7 @@ use super::text::{Charset, step_time};
 use super::{Failure, Outcome, output, progress};
 use crate::config::workload::Transformer;
 use crate::config::{Cluster, ConfigError};
+use crate::exec::cores;
 use crate::predict::memory::USABLE;
 use crate::search::why::Comparison;
 use crate::search::{Candidate, Counts, Cut, Found, Refused, SLOWEST, Search, Space};
@@ -46,7 +46,7 @@ pub fn run(args: &SearchArgs) -> Result<Outcome, Failure> {
         space: &question.space,
         cluster: &question.cluster,
         constants: &constants,
-        threads: threads(),
+        threads: cores(),
     };
     let found = with_bar(|tell| search.run(tell));
     if found.is_complete && found.best.is_empty() {
@@ -64,10 +64,6 @@ pub fn run(args: &SearchArgs) -> Result<Outcome, Failure> {
         output::print(&answer.text())?;
     }
     Ok(if found.is_complete { Outcome::Success } else { Outcome::Interrupted })
-}
-
-fn threads() -> usize {
-    available_parallelism().map_or(1, usize::from)
 }
 
 /// Searches with a bar on standard error, if that is a terminal; Ctrl-C ends the search.

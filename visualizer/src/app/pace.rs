@@ -26,8 +26,7 @@ pub(super) struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { cost: 0.0, painting: 0.0, most: MOST, cores: cores as f32 }
+        Self { cost: 0.0, painting: 0.0, most: MOST, cores: shardlab::exec::cores() as f32 }
     }
 }
 

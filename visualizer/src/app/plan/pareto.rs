@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use eframe::egui;
 use shardlab::config::Cluster;
+use shardlab::exec::cores;
 use shardlab::search::{Candidate, Cut, Found, Search, Space};
 use shardlab::sim::cost::Constants;
 use shardlab::trace::Badge;
@@ -60,8 +61,7 @@ impl Default for Pareto {
 fn search(question: Question) -> Answer {
     let Question { terms, cancel } = question;
     // The window keeps a core.
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores.saturating_sub(1).max(1);
+    let threads = cores().saturating_sub(1).max(1);
     let (space, cluster, constants) = (&terms.space, &terms.cluster, &Constants::default());
     let found = Search { space, cluster, constants, threads }.run(&mut |_| match cancel
         .load(Ordering::Relaxed)
