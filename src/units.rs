@@ -70,7 +70,13 @@ impl Nanos {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        const UNITS: [(&str, u64); 5] = [
+            ("PiB", 1 << 50),
+            ("TiB", 1 << 40),
+            ("GiB", 1 << 30),
+            ("MiB", 1 << 20),
+            ("KiB", 1 << 10),
+        ];
         for (unit, size) in UNITS {
             if self.0 >= size {
                 return f.pad(&format!("{:.1} {unit}", self.0 as f64 / size as f64));

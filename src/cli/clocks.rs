@@ -64,7 +64,7 @@ impl Clocks {
     /// What waiting comes from beside the textbook's, as points of the span: `+2.1 unequal stages`.
     pub(super) fn rest(&self, formula: Option<f64>) -> Vec<String> {
         let Ladder { equal_stages, .. } = self.ladder;
-        let other = formula.map(|formula| ("forward : backward", equal_stages - formula));
+        let other = formula.map(|formula| ("backward not twice forward", equal_stages - formula));
         // What makes up the measured share beyond that is told by the devices.
         let parts = PARTS.into_iter().zip(self.ladder.parts()).take(3);
         let parts = other.into_iter().chain(parts);
@@ -72,7 +72,7 @@ impl Clocks {
         noticeable.map(|(what, part)| format!("{:+.1} {what}", 100.0 * part)).collect()
     }
 
-    /// Who decides the length of the step: `rank 6 71 %, rank 4 20 %, messages 3 %`.
+    /// Who decides the length of the step: `71 % on rank 6, 20 % on rank 4, 3 % in messages`.
     pub(super) fn path_words(&self) -> Vec<String> {
         path_words(&self.path, self.time.step, |rank| rank)
     }
@@ -129,16 +129,16 @@ pub(super) fn path_words(
     let (told, others) = ranks.split_at(ranks.len().min(2));
     let mut words: Vec<String> = told
         .iter()
-        .map(|(rank, share)| format!("rank {} {:.0} %", name(*rank), 100.0 * share))
+        .map(|(rank, share)| format!("{:.0} % on rank {}", 100.0 * share, name(*rank)))
         .collect();
     let others: f64 = others.iter().map(|(_, share)| share).sum();
     let rest = [
-        ("others", others),
-        ("messages", share(path.length_of(PartKind::Message))),
-        ("dispatch", share(path.length_of(PartKind::Ready))),
+        ("on others", others),
+        ("in messages", share(path.length_of(PartKind::Message))),
+        ("in dispatch", share(path.length_of(PartKind::Ready))),
     ];
     let rest = rest.into_iter().filter(|(_, share)| *share >= NOTICEABLE);
-    words.extend(rest.map(|(what, share)| format!("{what} {:.0} %", 100.0 * share)));
+    words.extend(rest.map(|(what, share)| format!("{:.0} % {what}", 100.0 * share)));
     words
 }
 

@@ -9,6 +9,7 @@ use crate::exec::calibrate::Probe;
 use crate::exec::{DeviceKind, ExecOptions, Executor, cores};
 use crate::ops::matmul::{Form, Matmul};
 use crate::ops::{Kernel as _, Op};
+use crate::trace::Badge;
 use crate::train::{Session, TrainError};
 
 /// Rows and columns of the matrices that are multiplied.
@@ -85,12 +86,13 @@ pub fn run(args: &DoctorArgs) -> Result<Outcome, Failure> {
 }
 
 fn text(answer: &Answer) -> String {
+    let measured = |text: &str| format!("    {text:<64}{:>10}", Badge::Measured.word());
     let Answer { cpu, gpu_support, adapters, advice, .. } = answer;
     let cores = if cpu.cores == 1 { "core" } else { "cores" };
     let mut lines = vec![
         format!("--device cpu   this machine's {} {cores}", cpu.cores),
-        format!("    matrix products {:.1} GFLOP/s on all of them", cpu.gemm_gflops),
-        format!("    copies {:.1} GB/s on one of them", cpu.copy_gigabytes_per_second),
+        measured(&format!("matrix products {:.1} GFLOP/s on all of them", cpu.gemm_gflops)),
+        measured(&format!("copies {:.1} GB/s on one of them", cpu.copy_gigabytes_per_second)),
         "    can train".into(),
         String::new(),
     ];

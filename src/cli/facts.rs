@@ -131,7 +131,7 @@ pub fn suggestions(scenario: &Scenario) -> Vec<Suggestion> {
     let waits = |layout: &Layout| {
         let then = formula_waiting_over_span(layout.pp, layout.microbatches);
         let moves = if then > now { "grows" } else { "falls" };
-        format!("waiting {moves} to {:.0} %", 100.0 * then)
+        format!("waiting {moves} to {:.0} % {}", 100.0 * then, Badge::Formula.word())
     };
     let deeper = format!("train --pp {} --tp 1", pp * tp);
     let finer = format!("train --microbatches {}", microbatches * 4);
@@ -145,7 +145,12 @@ pub fn suggestions(scenario: &Scenario) -> Vec<Suggestion> {
     let verify = format!("verify --dp {dp} --tp {tp} --pp {pp}");
     next.push((verify, "prove it equals one rank".into()));
     let own = |(command, what)| Suggestion { command: Command::Own(command), what };
-    next.into_iter().map(own).collect()
+    let mut next: Vec<Suggestion> = next.into_iter().map(own).collect();
+    next.push(Suggestion {
+        command: Command::Whole("cargo run --release -p shardlab-visualizer".into()),
+        what: "watch it in a window".into(),
+    });
+    next
 }
 
 /// The layout that a `train` command asks for, if it can run.
@@ -203,15 +208,16 @@ mod tests {
             .iter()
             .map(|Suggestion { command, what }| match command {
                 Command::Own(arguments) => format!("{arguments}: {what}"),
-                Command::Whole(_) => unreachable!("all are commands of this program"),
+                Command::Whole(line) => format!("{line}: {what}"),
             })
             .collect();
         assert_eq!(
             lines,
             [
-                "train --pp 4 --tp 1: 4 stages: waiting grows to 43 %",
-                "train --microbatches 16: smaller pieces: waiting falls to 6 %",
+                "train --pp 4 --tp 1: 4 stages: waiting grows to 43 % FORMULA",
+                "train --microbatches 16: smaller pieces: waiting falls to 6 % FORMULA",
                 "verify --dp 2 --tp 2 --pp 2: prove it equals one rank",
+                "cargo run --release -p shardlab-visualizer: watch it in a window",
             ]
         );
     }

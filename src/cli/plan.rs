@@ -316,8 +316,9 @@ impl Answer {
         let axes = Axis::ALL.map(|axis| format!("{} {}", axis.word(), Bytes(by_axis[&axis])));
         let mut lines = vec![titled("Sent per step", Badge::Counted)];
         lines.push(format!("  {}   all {}", axes.join("   "), Bytes(*total)));
-        let each: Vec<(Rank, Bytes)> =
-            plan.mesh.ranks().zip(by_rank.iter().map(|bytes| Bytes(*bytes))).collect();
+        // Ranks whose bytes read the same stand together, as in the table of memory.
+        let each = by_rank.iter().map(|bytes| Bytes(*bytes).to_string());
+        let each: Vec<(Rank, String)> = plan.mesh.ranks().zip(each).collect();
         for (ranks, bytes) in groups(&each) {
             lines.push(format!("  {ranks:<14} {bytes} each"));
         }

@@ -1,6 +1,7 @@
 //! How training goes in one line: loss, target, step, speed, time left.
 
 use crate::cli::text::{Charset, Line, Style, duration};
+use crate::trace::Badge;
 use crate::units::grouped;
 
 /// Fewest and most columns of the curve.
@@ -156,7 +157,8 @@ pub fn progress_line(progress: &Progress<'_>) -> String {
         line += &format!("  loss {loss:.4}");
     }
     if let Some(speed) = tokens_per_sec {
-        line += &format!("  {} tokens/s", grouped(speed.max(0.0).round() as u64));
+        let (speed, badge) = (speed.max(0.0).round() as u64, Badge::Measured.word());
+        line += &format!("  {} tokens/s {badge}", grouped(speed));
     }
     if let Some(left) = seconds_left.filter(|_| step < steps) {
         line += &format!("  {} left", duration(left));

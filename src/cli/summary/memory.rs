@@ -1,9 +1,10 @@
 //! The memory table of a summary: one row for all ranks whose figures read the same.
 
 use super::{INDENT, Page, plural};
-use crate::cli::text::{Line, Style, width};
+use crate::cli::text::{Line, width};
 use crate::ledger::RankMemory;
 use crate::plan::Role;
+use crate::trace::Badge;
 use crate::units::Bytes;
 
 /// Rows of the memory table before the rest is summed up.
@@ -35,10 +36,10 @@ impl Page<'_> {
         };
         let mut columns: Vec<String> = Role::ALL.iter().map(ToString::to_string).collect();
         columns.push("peak".into());
+        let title = self.badged("Memory", "at the moment when a rank holds most", Badge::Counted);
         let mut head = self.line();
-        head.text("  ").push(Style::Bold, "Memory").text(format!(", {unit}")).to_column(INDENT);
-        head.text(columns.join("  "));
-        let mut lines = vec![head];
+        head.text(format!("    in {unit}")).to_column(INDENT).text(columns.join("  "));
+        let mut lines = vec![title, head];
         for (ranks, figures) in memory_rows(&self.facts.memory, size) {
             let mut line = self.line();
             line.text(format!("    {ranks}"));
@@ -50,9 +51,9 @@ impl Page<'_> {
             }
             lines.push(line);
         }
-        let hidden = lines.len().saturating_sub(1 + MEMORY_ROWS);
+        let hidden = lines.len().saturating_sub(2 + MEMORY_ROWS);
         if hidden > 0 {
-            lines.truncate(1 + MEMORY_ROWS);
+            lines.truncate(2 + MEMORY_ROWS);
             let text = format!("    … {hidden} more {}", plural(hidden as u64, "row"));
             let mut line = self.line();
             line.text(text);

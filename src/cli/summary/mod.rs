@@ -126,9 +126,9 @@ pub struct Waiting {
     pub formula: Option<Formula>,
     /// Links of that clock: `free`.
     pub links: String,
-    /// What the difference to the formula comes from, in points: `+2.1 unequal stages`.
+    /// What the difference to the formula comes from: `+2.1 unequal stages`.
     pub rest: Vec<String>,
-    /// Who decides the length of the step: `rank 6 71 %`, `messages 3 %`.
+    /// Who decides the length of the step: `71 % on rank 6`, `3 % messages`.
     pub path: Vec<String>,
     /// How much communication hides behind work; `None` over free links.
     pub messages: Option<String>,
@@ -221,6 +221,7 @@ impl Page<'_> {
             Sharing::Own if *ranks == 1 => ".".into(),
             Sharing::Own => format!("; {named}, each with its own device."),
         });
+        line.flush_right(Style::Dim, Badge::Measured.word(), END);
         line
     }
 
@@ -296,7 +297,11 @@ impl Page<'_> {
             let text = format!("{:.1} % by formula {expression}", 100.0 * share);
             lines.push(self.badged("", &text, Badge::Formula));
         }
-        lines.extend(self.listed("", rest, *badge));
+        let mut rest = rest.clone();
+        if let (Some(first), Some(_)) = (rest.first_mut(), formula) {
+            *first = format!("the rest: {first}");
+        }
+        lines.extend(self.listed("", &rest, *badge));
         lines.extend(self.listed("Critical path", path, *badge));
         lines.extend(messages.as_ref().map(|text| self.badged("Messages", text, *badge)));
         lines

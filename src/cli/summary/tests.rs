@@ -46,15 +46,15 @@ fn quickstart() -> Summary {
             formula: Some(Formula { expression: "(p−1)/(m+p−1)".into(), share: 0.2 }),
             links: "free".into(),
             rest: words(&["+2.1 unequal stages", "-1.7 uneven times"]),
-            path: words(&["rank 6 71 %", "rank 4 20 %", "others 9 %"]),
+            path: words(&["71 % on rank 6", "20 % on rank 4", "9 % on others"]),
             messages: None,
         }),
         devices_spend: words(&["71 % kernels", "9 % messages", "20 % dispatch"]),
         sent: [mib(10), mib(60), mib(5)],
         memory: vec![low, low, low, low, high, high, high, high],
         next: vec![
-            own("train --pp 4 --tp 1", "4 stages: waiting grows to 43 %"),
-            own("train --microbatches 16", "smaller pieces: waiting falls to 6 %"),
+            own("train --pp 4 --tp 1", "4 stages: waiting grows to 43 % FORMULA"),
+            own("train --microbatches 16", "smaller pieces: waiting falls to 6 % FORMULA"),
             own("verify --dp 2 --tp 2 --pp 2", "prove it equals one rank"),
             Suggestion {
                 command: Command::Whole("cargo run --release -p shardlab-visualizer".into()),
@@ -67,7 +67,7 @@ fn quickstart() -> Summary {
 #[test]
 fn a_summary_tells_what_was_learned_and_what_it_cost() {
     expect![[r#"
-        Trained 200 steps in 41 s on the CPU; 8 ranks shared 2 cores.
+        Trained 200 steps in 41 s on the CPU; 8 ranks shared 2 cores.         MEASURED
 
           It learned     held-out loss 5.55 → 2.43 nats per byte, target < 2.49      ✓
                          5.55 knows nothing (ln 256), 3.30 letters, 2.49 letter pairs
@@ -76,17 +76,18 @@ fn a_summary_tells_what_was_learned_and_what_it_cost() {
           Speed          20,100 tokens/s                                      MEASURED
           Waiting        20.3 % of forward + backward, links: free            REPLAYED
                          20.0 % by formula (p−1)/(m+p−1)                       FORMULA
-                         +2.1 unequal stages, -1.7 uneven times               REPLAYED
-          Critical path  rank 6 71 %, rank 4 20 %, others 9 %                 REPLAYED
+                         the rest: +2.1 unequal stages, -1.7 uneven times     REPLAYED
+          Critical path  71 % on rank 6, 20 % on rank 4, 9 % on others        REPLAYED
           Device time    71 % kernels, 9 % messages, 20 % dispatch            MEASURED
           Sent per step  data 1.0 MiB   tensor 6.0 MiB   pipeline 0.5 MiB      COUNTED
-          Memory, MiB    weights  gradients  optimizer  activations  workspace  peak
+          Memory         at the moment when a rank holds most                  COUNTED
+            in MiB       weights  gradients  optimizer  activations  workspace  peak
             ranks 0–3        0.5        0.5        0.5          1.9        0.4   3.8
             ranks 4–7        0.5        0.5        0.5          1.3        0.4   3.2
 
         Try next
-          shardlab train --pp 4 --tp 1          4 stages: waiting grows to 43 %
-          shardlab train --microbatches 16      smaller pieces: waiting falls to 6 %
+          shardlab train --pp 4 --tp 1      4 stages: waiting grows to 43 % FORMULA
+          shardlab train --microbatches 16  smaller pieces: waiting falls to 6 % FORMULA
           shardlab verify --dp 2 --tp 2 --pp 2  prove it equals one rank
           cargo run --release -p shardlab-visualizer  watch it in a window
     "#]]
@@ -100,9 +101,9 @@ fn started_by_cargo_the_suggestions_can_be_copied() {
     expect![[r#"
         Try next
           cargo run --release -- train --pp 4 --tp 1
-              4 stages: waiting grows to 43 %
+              4 stages: waiting grows to 43 % FORMULA
           cargo run --release -- train --microbatches 16
-              smaller pieces: waiting falls to 6 %
+              smaller pieces: waiting falls to 6 % FORMULA
           cargo run --release -- verify --dp 2 --tp 2 --pp 2
               prove it equals one rank
           cargo run --release -p shardlab-visualizer
@@ -136,7 +137,7 @@ fn a_failed_run_of_one_rank_says_so_without_utf8() {
     let text = summary(&facts, "shardlab", &Terminal { charset: Charset::Ascii, ..TERMINAL });
     assert!(text.is_ascii());
     expect![[r#"
-        Trained 1 step in 41 s on the CPU.
+        Trained 1 step in 41 s on the CPU.                                    MEASURED
 
           It learned     held-out loss 5.55 -> 3.10 nats per byte, target < 2.49    NO
                          5.55 knows nothing (ln 256), 3.30 letters, 2.49 letter pairs
@@ -146,7 +147,8 @@ fn a_failed_run_of_one_rank_says_so_without_utf8() {
           Speed          20,100 tokens/s                                      MEASURED
           Device time    71 % kernels, 9 % messages, 20 % dispatch            MEASURED
           Sent per step  nothing                                               COUNTED
-          Memory, KiB    weights  gradients  optimizer  activations  workspace  peak
+          Memory         at the moment when a rank holds most                  COUNTED
+            in KiB       weights  gradients  optimizer  activations  workspace  peak
             rank 0           1.5        1.5        1.5          1.5        1.5   7.5
     "#]]
     .assert_eq(&text);
@@ -158,7 +160,8 @@ fn many_different_ranks_fill_no_screen() {
     let text = summary(&Summary { memory, ..quickstart() }, "shardlab", &TERMINAL);
     let table = text.split_once("  Memory").unwrap().1.split_once("\n\n").unwrap().0;
     expect![[r#"
-        Memory, MiB    weights  gradients  optimizer  activations  workspace  peak
+        Memory         at the moment when a rank holds most                  COUNTED
+            in MiB       weights  gradients  optimizer  activations  workspace  peak
             4 like rank 0    0.0        0.1        0.1          0.1        0.1   0.4
             4 like rank 1    0.1        0.1        0.1          0.1        0.1   0.5
             4 like rank 2    0.2        0.1        0.1          0.1        0.1   0.6
@@ -187,9 +190,10 @@ fn long_lists_go_on_below_and_every_line_keeps_its_badge() {
     expect![[r#"
         Waiting        20.3 % of forward + backward, links: free            REPLAYED
                          20.0 % by formula (p−1)/(m+p−1)                       FORMULA
-                         +1.5 forward : backward, +14.7 unequal stages        REPLAYED
-                         +11.0 uneven times, +25.4 messages                   REPLAYED
-          Critical path  rank 6 71 %, rank 4 20 %, others 9 %                 REPLAYED
+                         the rest: +1.5 forward : backward                    REPLAYED
+                         +14.7 unequal stages, +11.0 uneven times             REPLAYED
+                         +25.4 messages                                       REPLAYED
+          Critical path  71 % on rank 6, 20 % on rank 4, 9 % on others        REPLAYED
           Messages       a rank has 3.1 ms hidden, 0.8 ms exposed             REPLAYED"#]]
     .assert_eq(&format!("Waiting{}", part.trim_end()));
 }
