@@ -8,10 +8,11 @@
 use std::collections::BTreeMap;
 
 use shardlab::config::{Data, Layout, Model, ModelSource, Scenario, Training, ZeroStage};
-use shardlab::plan::{Action, Plan};
+use shardlab::plan::Plan;
 use shardlab::sim::ladder::PARTS;
 use shardlab::trace::Trace;
 use shardlab::trace::bubble::formula_waiting_over_span;
+use shardlab::trace::rates::{Kind, Rates};
 use shardlab::train::{DeviceRequest, Options, Session};
 
 fn scenario(layout: Layout) -> Scenario {
@@ -30,20 +31,9 @@ fn session(layout: Layout) -> Session {
 }
 
 /// Busy seconds by kind of work, over all ranks.
-fn work(plan: &Plan, trace: &Trace) -> BTreeMap<String, f64> {
-    let mut seconds = BTreeMap::new();
-    for (program, spans) in plan.programs.iter().zip(&trace.spans) {
-        for (instr, span) in program.instrs.iter().zip(spans) {
-            let kind = match &instr.action {
-                Action::Launch { op, .. } => op.to_string(),
-                Action::Send { .. } => "messages".into(),
-                Action::Recv { .. } => continue,
-                Action::Copy { .. } => "copies".into(),
-            };
-            *seconds.entry(kind).or_insert(0.0) += span.duration().as_secs();
-        }
-    }
-    seconds
+fn work(plan: &Plan, trace: &Trace) -> BTreeMap<Kind, f64> {
+    let kinds = Rates::of(plan, [trace]).longest_first();
+    kinds.into_iter().map(|(kind, work)| (kind, work.busy.as_secs())).collect()
 }
 
 /// The replayed waiting of a pipeline whose layers outweigh embedding and head.
@@ -113,9 +103,9 @@ fn main() {
         let report = session.step().expect("a step");
         work(session.plan(), &report.trace)
     });
-    let kinds: Vec<String> = last[1].keys().chain(last[0].keys()).cloned().collect();
+    let kinds: Vec<Kind> = last[1].keys().chain(last[0].keys()).copied().collect();
     let mut shown = std::collections::BTreeSet::new();
-    for kind in kinds.into_iter().filter(|kind| shown.insert(kind.clone())) {
+    for kind in kinds.into_iter().filter(|kind| shown.insert(*kind)) {
         let [one, many] = last.each_mut().map(|work| work.remove(&kind).unwrap_or(0.0) * 1e3);
         println!("{kind:24} {one:10.1} {many:10.1}");
     }

@@ -769,6 +769,40 @@ fn a_step_is_predicted_from_what_a_machine_was_measured_to_take() {
 }
 
 #[test]
+fn a_bench_counts_the_plan_and_holds_what_it_measures_against_the_limits() {
+    let bench = json(&run("bench tiny.toml --steps 2 --device cpu --threads 1 --json"), 0);
+    let plan = json(&run("plan tiny.toml --json"), 0);
+    let work = bench["work"].as_array().unwrap();
+    // Every instruction is of some kind, and a receive is told with its send.
+    let count: f64 = work.iter().map(|of| of["count"].as_f64().unwrap()).sum();
+    let sent = work.iter().filter(|of| of["name"].as_str().unwrap().starts_with("message"));
+    let messages: f64 = sent.map(|of| of["count"].as_f64().unwrap()).sum();
+    assert_eq!(count + messages, plan["instructions"].as_f64().unwrap());
+    let limits = &bench["limits"];
+    assert_eq!(limits["places"], 1);
+    for of in work {
+        let share = of["share_of_limit"].as_f64().unwrap();
+        assert!(share > 0.0 && share.is_finite(), "{of}");
+    }
+    let training = &bench["training"];
+    let number = |key: &str| training[key].as_f64().unwrap();
+    assert_eq!(number("steps"), 2.0);
+    // Four rows of eight tokens.
+    let tokens = number("tokens_per_second") * number("step_seconds");
+    assert!((tokens - 32.0).abs() < 1e-6, "{training}");
+    let simulator = &bench["simulator"];
+    assert_eq!(simulator["classes"], 16);
+    assert!(simulator["instructions_per_second"].as_f64().unwrap() > 0.0);
+    for part in ["limits", "work", "training", "simulator"] {
+        assert_eq!(bench["badges"][part], "MEASURED");
+    }
+    let shown = text(&run("bench tiny.toml --steps 1 --device cpu").stdout);
+    for words in ["At the most", "matmul_nn", "message, tensor", "tokens/s", "instructions/s"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let folder = folder();
     let mut child = shardlab("plan tiny.toml --text")

@@ -68,6 +68,12 @@ Examples:
   shardlab search --model mine/ --cluster mine.toml --gpus 48 --json
   shardlab search --here --ranks 4 --run      on this machine (after doctor --calibrate)";
 
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  shardlab bench                          the quickstart's step on this machine
+  shardlab bench --dp 1 --tp 1 --pp 1     the same step on one rank
+  shardlab bench --device gpu --json";
+
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   shardlab verify --dp 2 --tp 2 --pp 2
@@ -113,6 +119,9 @@ pub enum Command {
     Trace(TraceCommand),
     /// List what this machine can train on, test it, and say what to do.
     Doctor(DoctorArgs),
+    /// Measure kernels, messages, training and the simulator against what this machine can do.
+    #[command(after_help = BENCH_EXAMPLES, allow_negative_numbers = true)]
+    Bench(Box<BenchArgs>),
     /// Print shell completions.
     Completions {
         /// Which shell.
@@ -149,6 +158,20 @@ pub struct TrainArgs {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["scenario", "model"], help_heading = "Output")]
     pub resume: Option<PathBuf>,
     /// Print one JSON object instead of the summary.
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
+/// `shardlab bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// What is trained; ten steps if not said.
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Which devices run it.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
+    /// Print one JSON object.
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 }

@@ -7,6 +7,7 @@ pub mod bubble;
 pub mod idle;
 pub mod critical_path;
 pub mod occupancy;
+pub mod rates;
 pub mod cause;
 pub mod captured;
 pub mod draw;
@@ -66,7 +67,7 @@ impl Badge {
             Self::Counted => "exact, the same on every machine",
             Self::Measured => "clock time of this run",
             Self::Replayed => "measured pieces, laid out as if every rank had its own device",
-            Self::Predicted => "cost model of a described cluster",
+            Self::Predicted => "cost model of a described cluster or of this machine",
             Self::Formula => "textbook, F = 1 and B = 2",
         }
     }

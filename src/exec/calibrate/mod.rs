@@ -2,11 +2,14 @@
 //! `predict::here` predicts steps from. Never a step, and nothing of a model.
 //!
 //! `kernels` lists what is measured at which sizes, `probe` runs one of it many times through the
-//! executor itself, so that what an instruction costs beyond its kernel is in every number.
+//! executor itself, so that what an instruction costs beyond its kernel is in every number; `limits`
+//! measures what any device does at the most.
 
 mod kernels;
+mod limits;
 mod probe;
 
+pub use limits::Limits;
 pub use probe::Probe;
 
 use std::collections::BTreeMap;

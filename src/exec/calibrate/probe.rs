@@ -28,6 +28,10 @@ const GUESS_PER_NANO: [f64; 2] = [30.0, 8.0];
 const ALL_NANOS: u64 = 6_000_000;
 const RUNS_MIN: usize = 3;
 
+/// Inputs of a Plan that reads none.
+pub(super) const NOTHING: StepInput<'static> =
+    StepInput { tokens: &[], labels: &[], seq: 0, lr: 0.0, bias_corrections: [1.0; 2] };
+
 /// What is measured.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Probe {
@@ -120,7 +124,7 @@ impl Probe {
     }
 
     /// Writes `count` of it for each rank, over `copies` sets of buffers.
-    fn write(&self, scene: &mut Scene, copies: u64, count: u64) {
+    pub(super) fn write(&self, scene: &mut Scene, copies: u64, count: u64) {
         let slots = self.slots();
         let ranks = scene.plan.mesh.ranks();
         let views: Vec<Vec<Vec<View>>> = ranks
@@ -229,23 +233,33 @@ pub(super) fn lateness(wait: Nanos) -> Result<Lateness, ExecError> {
 }
 
 /// What a quarter of some values is below: whatever else a machine does only adds to a time.
-fn lower_quartile(mut values: Vec<f64>) -> f64 {
+pub(super) fn lower_quartile(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 4).copied().unwrap_or_default()
 }
 
 /// A Plan of measured instructions while it is written.
-struct Scene {
-    plan: Plan,
+pub(super) struct Scene {
+    pub(super) plan: Plan,
     ends: Vec<u64>,
 }
 
 impl Scene {
-    fn new(ranks: u32) -> Self {
+    pub(super) fn new(ranks: u32) -> Self {
         let mesh = Mesh { dp: ranks, tp: 1, pp: 1, order: RankOrder::TpDpPp };
         let programs = vec![Program::default(); ranks as usize];
         let plan = Plan { mesh, tensors: Vec::new(), buffers: Vec::new(), programs };
         Self { plan, ends: vec![0; ranks as usize] }
+    }
+
+    /// For an executor that has loaded `other`: all its Plans keep the same buffers between steps.
+    pub(super) fn beside(other: &Plan) -> Self {
+        let mut scene = Self::new(other.mesh.size());
+        let kept = other.buffers.iter().filter(|decl| decl.life == Life::Persistent);
+        scene.plan.buffers = kept.cloned().collect();
+        scene.plan.tensors.clone_from(&other.tensors);
+        scene.plan.mesh = other.mesh;
+        scene
     }
 
     /// A buffer behind all others of its rank.
@@ -310,8 +324,6 @@ impl Machine {
     }
 
     fn run(&mut self) -> Result<Trace, ExecError> {
-        const NOTHING: StepInput<'static> =
-            StepInput { tokens: &[], labels: &[], seq: 0, lr: 0.0, bias_corrections: [1.0; 2] };
         self.step += 1;
         Ok(self.executor.run(self.id, self.step, &NOTHING)?.trace)
     }

@@ -1,0 +1,102 @@
+//! What the devices of an executor do at the most: large products and large copies, on all of its
+//! ranks at once, so that what ranks share is shared here too.
+
+use std::sync::Arc;
+
+use super::probe::{NOTHING, Probe, Scene, lower_quartile};
+use crate::exec::{ExecError, Executor};
+use crate::ops::matmul::{Form, Matmul};
+use crate::ops::{Kernel as _, Op};
+use crate::plan::Plan;
+use crate::trace::Trace;
+use crate::units::Bytes;
+
+/// Sides of products and bytes of copies are doubled up to here, or until one takes `ENOUGH`.
+const SIDES: [u32; 4] = [256, 512, 1024, 2048];
+const COPIED: [u32; 4] = [4 << 20, 8 << 20, 16 << 20, 32 << 20];
+const ENOUGH: f64 = 4e6;
+/// Of each on every rank, so many times.
+const COUNT: u64 = 4;
+const RUNS: u64 = 3;
+
+/// What one place gets while all others work too: a worker of the host, or a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Side of the square product with the best rate.
+    pub side: u32,
+    /// Its operations a second.
+    pub flops_per_sec: f64,
+    /// Size of the copy with the best rate.
+    pub copied: Bytes,
+    /// Its bytes a second, read and written.
+    pub bytes_per_sec: f64,
+}
+
+impl Limits {
+    /// Measures an executor that has loaded `plan`, whose ranks it has.
+    ///
+    /// # Errors
+    /// If a device fails or gives no memory.
+    pub fn measure(executor: &mut Executor, plan: &Plan) -> Result<Self, ExecError> {
+        let (side, flops_per_sec) = best(executor, plan, SIDES, |side| {
+            let op = Matmul { form: Form::Nn, m: side, n: side, k: side, accumulate: false };
+            (op.flops().0 as f64, Probe::Launch(Op::Matmul(op)))
+        })?;
+        let (bytes, bytes_per_sec) =
+            best(executor, plan, COPIED, |bytes| (2.0 * f64::from(bytes), Probe::Copy { bytes }))?;
+        Ok(Self { side, flops_per_sec, copied: Bytes(bytes.into()), bytes_per_sec })
+    }
+}
+
+/// The size with the best rate, and its units a second.
+fn best(
+    executor: &mut Executor,
+    loaded: &Plan,
+    sizes: [u32; 4],
+    probe: impl Fn(u32) -> (f64, Probe),
+) -> Result<(u32, f64), ExecError> {
+    let mut best = (sizes[0], 0.0);
+    for size in sizes {
+        let (units, probe) = probe(size);
+        let mut scene = Scene::beside(loaded);
+        probe.write(&mut scene, 1, COUNT);
+        let id = executor.load(Arc::new(scene.plan))?;
+        let mut taken = Vec::new();
+        for step in 0..=RUNS {
+            let trace = executor.run(id, step, &NOTHING)?.trace;
+            // The first run finds memory that nobody has touched.
+            if step > 0 {
+                taken.extend(durations(&trace));
+            }
+        }
+        let nanos = lower_quartile(taken);
+        if units / nanos > best.1 {
+            best = (size, units / nanos);
+        }
+        if nanos >= ENOUGH {
+            break;
+        }
+    }
+    Ok((best.0, best.1 * 1e9))
+}
+
+fn durations(trace: &Trace) -> impl Iterator<Item = f64> {
+    trace.spans.iter().flatten().map(|span| span.duration().0.max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::ExecOptions;
+
+    #[test]
+    fn a_product_computes_more_than_a_copy_moves() {
+        let options = ExecOptions { threads: Some(2), ..ExecOptions::default() };
+        let empty = Scene::new(2).plan;
+        let limits = Limits::measure(&mut Executor::on_host(2, options), &empty).unwrap();
+        assert!(SIDES.contains(&limits.side), "{limits:?}");
+        assert!(COPIED.map(|bytes| Bytes(bytes.into())).contains(&limits.copied), "{limits:?}");
+        // Four bytes an element, read and written: a core that adds slower than it copies is none.
+        assert!(limits.flops_per_sec > limits.bytes_per_sec / 8.0, "{limits:?}");
+    }
+}
