@@ -34,13 +34,14 @@ pub(super) fn stages(spec: &StepSpec) -> Result<Stages, PlanError> {
         return Err(PlanError::ScheduleRows { rows: table.rows.len(), positions });
     }
     let units = spec.model.num_hidden_layers + 2;
-    if stage_count > units {
-        return Err(PlanError::TooManyStages { stages: stage_count, units });
-    }
-    let faults = table.check(stage_count, microbatches);
+    // A file may name any stage: one that leaves others out is a slip, and told before their number.
+    let faults = table.check(table.distinct_stage_count(), microbatches);
     if !faults.is_empty() {
         let faults = faults.iter().map(ToString::to_string).collect();
         return Err(PlanError::Schedule { faults });
+    }
+    if stage_count > units {
+        return Err(PlanError::TooManyStages { stages: stage_count, units });
     }
     let sizes = match &layout.stage_units {
         Some(sizes) => given_sizes(sizes, stage_count, units)?,

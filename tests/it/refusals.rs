@@ -205,6 +205,9 @@ fn faulty_schedule_files_are_refused() {
         "the schedule cannot run: stage 1: microbatch 1 is missing its backward. Mend these cells"
     ]
     .assert_eq(&refusal(file("missing.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n"), 2));
+    // A slip of the pen in a stage is no wish for so many stages.
+    expect!["the schedule cannot run: stage 2 is in no row: each of the 3 stages must be in exactly one; stage 0: microbatch 0 is missing its forward; row 0: stage 9 does not exist (3 stages: 0–2). Mend these cells"].assert_eq(&refusal(file("slip.csv", "9F0,0B0,0F1,0B1\n1F0,1B0,1F1,1B1\n"), 2));
+    expect!["the schedule cannot run: stage 2 is in no row: each of the 3 stages must be in exactly one; stage 0: microbatches 0–1 are missing their forward; microbatch 1 is missing its backward; stage 1: microbatch 1 is missing its forward; microbatch 1 is missing its backward; row 0: stage 4294967295 does not exist (3 stages: 0–2). Mend these cells"].assert_eq(&refusal(file("far.csv", "4294967295F0,0B0\n1F0,1B0\n"), 2));
     expect!["the schedule cannot run: row 0: (0F0;0B0)OVERLAP_F_B pairs microbatch 0 with itself: its passes need one another. Pair two microbatches. Mend these cells"].assert_eq(&refusal(file("itself.csv", "(0F0;0B0)OVERLAP_F_B,0F1,0B1\n1F0,1B0,1F1,1B1\n"), 2));
     expect!["schedule DIR/words.csv: row 0, cell 1: `hello` is not an action: expected stage, pass (F, B, I or W) and microbatch, as in 2F5, or a pair of them, as in (0F7;7B3)OVERLAP_F_B. Use a table of cells like 0F0,0F1,0B0, one row a pipeline position"].assert_eq(&refusal(file("words.csv", "0F0,hello\n"), 2));
     assert!(

@@ -1,5 +1,7 @@
 //! Which schedules there are by name, and the table of a layout: one of them, or a file's.
 
+use std::collections::BTreeSet;
+
 use super::csv::{self, CsvError};
 use super::dual_pipe_v::dual_pipe_v;
 use super::gpipe::gpipe;
@@ -85,6 +87,21 @@ impl Schedule {
     pub fn microbatch_count(&self) -> u32 {
         let acts = self.rows.iter().flatten().flat_map(|cell| cell.acts());
         acts.map(|Act { microbatch, .. }| microbatch.saturating_add(1)).max().unwrap_or(0)
+    }
+
+    /// Number of different stages in all rows: that of the stages, if none is left out.
+    pub fn distinct_stage_count(&self) -> u32 {
+        self.distinct(|act| act.stage)
+    }
+
+    /// Number of different microbatches in all rows.
+    pub fn distinct_microbatch_count(&self) -> u32 {
+        self.distinct(|act| act.microbatch)
+    }
+
+    fn distinct(&self, of: impl Fn(Act) -> u32) -> u32 {
+        let acts = self.rows.iter().flatten().flat_map(|cell| cell.acts());
+        acts.map(of).collect::<BTreeSet<u32>>().len() as u32
     }
 
     /// The named schedule that has these very cells, the simplest if there are several.
