@@ -63,8 +63,7 @@ pub fn leave_one_source_out(lessons: &[Lesson<'_>], fitted: &Constants) -> Vec<L
     let without = |source: &&str| {
         let constants = slopes.fitted(fitted, |run| run.source != *source);
         let own = lessons.iter().filter(|lesson| lesson.run.source == *source);
-        let error = |lesson: &Lesson<'_>| Some(lesson.residual(&constants)?.exp() - 1.0);
-        let errors = own.filter_map(error).collect();
+        let errors = own.map(|lesson| lesson.residual(&constants).exp() - 1.0).collect();
         LeftOut { source: (*source).to_owned(), constants, errors }
     };
     sources.iter().map(without).collect()
@@ -88,9 +87,8 @@ impl<'a> Lesson<'a> {
     }
 
     /// Logarithm of predicted over measured.
-    fn residual(&self, constants: &Constants) -> Option<f64> {
-        let seconds = self.prepared.seconds(constants).ok()?;
-        Some((seconds / self.run.measured_seconds).ln())
+    fn residual(&self, constants: &Constants) -> f64 {
+        (self.prepared.seconds(constants) / self.run.measured_seconds).ln()
     }
 }
 
@@ -110,14 +108,11 @@ impl<'a> Slopes<'a> {
             })
             .collect();
         let row = |lesson: &Lesson<'a>| {
-            let here = lesson.residual(constants)?;
-            let slope = |moved: &Constants| {
-                let there = lesson.residual(moved).unwrap_or(here);
-                (there - here) / (1.0 + STEP).ln()
-            };
-            Some((lesson.run, here, moved.iter().map(slope).collect()))
+            let here = lesson.residual(constants);
+            let slope = |moved: &Constants| (lesson.residual(moved) - here) / (1.0 + STEP).ln();
+            (lesson.run, here, moved.iter().map(slope).collect())
         };
-        Self { rows: lessons.iter().filter_map(row).collect() }
+        Self { rows: lessons.iter().map(row).collect() }
     }
 
     /// The constants at which the rows that `teach` are best met.

@@ -7,9 +7,9 @@
 use serde::Serialize;
 
 use crate::config::workload::{AttentionKernel, Fusion, Recomputed, Sharding, Softmax, Workload};
-use crate::planner::cluster::{layers_of_stages, owners};
+use crate::planner::cluster::layers_of_stages;
 use crate::planner::schedule::Schedule;
-use crate::planner::schedule::unit_time::in_flight_peaks;
+use crate::planner::schedule::named::Held;
 
 /// The share of a GPU's memory that a step may take: the rest is the driver's context, NCCL's
 /// buffers and what the allocator cannot join. Fitted to the layouts that ran and that did not.
@@ -42,28 +42,6 @@ impl PositionMemory {
 /// Whether the fullest position fits into so many units of 10⁹ bytes.
 pub fn fits(positions: &[PositionMemory], memory_gb: f64) -> bool {
     positions.iter().all(|position| position.total() <= USABLE * memory_gb * 1e9)
-}
-
-/// What a pipeline position holds by a schedule, whatever the sizes of the model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// Its stages, ascending.
-    pub stages: Vec<u32>,
-    /// The most microbatches of these stages that wait for their backward.
-    pub in_flight: u32,
-}
-
-impl Held {
-    /// By position, from the schedule of the whole step.
-    pub fn of(table: &Schedule) -> Vec<Self> {
-        let owners = owners(table);
-        let stages = |position: u32| {
-            let of = owners.iter().enumerate().filter(|(_, owner)| **owner == position);
-            of.map(|(stage, _)| stage as u32).collect()
-        };
-        let peaks = in_flight_peaks(table).into_iter().enumerate();
-        peaks.map(|(at, in_flight)| Self { stages: stages(at as u32), in_flight }).collect()
-    }
 }
 
 /// Memory of each position. `table`: the schedule of the whole step.

@@ -11,11 +11,12 @@ pub mod memory;
 pub mod published;
 pub mod score;
 mod parts;
+mod seconds;
 mod software;
-mod steady;
 
 pub use parts::StepParts;
-pub use steady::{Prepared, step_seconds};
+pub use seconds::Prepared;
+pub(crate) use seconds::{Places, step_parts, step_seconds};
 
 use std::collections::BTreeMap;
 

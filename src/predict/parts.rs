@@ -33,31 +33,39 @@ impl StepParts {
 
     /// The parts of a predicted step.
     pub(super) fn of(cluster: &ClusterPlan, trace: &Trace, step_seconds: f64) -> Self {
-        let (mut sum, mut ranks) = (Self::default(), 0.0);
         let classes = cluster.plan.programs.iter().zip(&trace.spans).zip(&cluster.classes.sizes);
-        for ((program, spans), members) in classes {
-            let (mut passes, mut updates, mut moving) = (Vec::new(), Vec::new(), Vec::new());
+        let done = classes.map(|((program, spans), members)| {
+            let mut done = Done { members: *members, ..Done::default() };
             for (instr, span) in program.instrs.iter().zip(spans) {
                 let list = match &instr.action {
                     Action::Launch { op: Op::Coarse(op), .. } => match op.kind {
-                        CoarseKind::Update => &mut updates,
-                        CoarseKind::LayerCollectives => &mut moving,
-                        _ if instr.lane == Lane::Compute => &mut passes,
-                        _ => &mut moving,
+                        CoarseKind::Update => &mut done.updates,
+                        CoarseKind::LayerCollectives => &mut done.moving,
+                        _ if instr.lane == Lane::Compute => &mut done.passes,
+                        _ => &mut done.moving,
                     },
-                    Action::Launch { .. } | Action::Copy { .. } => &mut passes,
-                    Action::Send { .. } | Action::Recv { .. } => &mut moving,
+                    Action::Launch { .. } | Action::Copy { .. } => &mut done.passes,
+                    Action::Send { .. } | Action::Recv { .. } => &mut done.moving,
                 };
                 list.push(*span);
             }
+            done
+        });
+        Self::of_done(done, trace.end(), step_seconds)
+    }
+
+    /// The same from what a rank of each class does until the last one ends.
+    pub(super) fn of_done(done: impl Iterator<Item = Done>, end: Nanos, step_seconds: f64) -> Self {
+        let (mut sum, mut ranks) = (Self::default(), 0.0);
+        for Done { members, passes, updates, moving } in done {
             let kernels: Vec<Span> = passes.iter().chain(&updates).copied().collect();
             let all = covered(kernels.iter().chain(&moving).copied().collect());
             let (kernels, updates) = (covered(kernels), covered(updates));
-            let members = f64::from(*members);
+            let members = f64::from(members);
             sum.compute += (kernels - updates).as_secs() * members;
             sum.optimizer += updates.as_secs() * members;
             sum.exposed_comm += (all - kernels).as_secs() * members;
-            sum.waiting += (trace.end() - all).as_secs() * members;
+            sum.waiting += (end - all).as_secs() * members;
             ranks += members;
         }
         let mean = |seconds: f64| if ranks > 0.0 { seconds / ranks } else { 0.0 };
@@ -66,7 +74,7 @@ impl StepParts {
             optimizer: mean(sum.optimizer),
             exposed_comm: mean(sum.exposed_comm),
             waiting: mean(sum.waiting),
-            outside: step_seconds - trace.end().as_secs(),
+            outside: step_seconds - end.as_secs(),
         }
     }
 
@@ -75,6 +83,19 @@ impl StepParts {
         let Self { compute, optimizer, exposed_comm, waiting, outside } = *self;
         [compute, optimizer, exposed_comm, waiting, outside]
     }
+}
+
+/// When the ranks of a class do what.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Done {
+    /// Ranks of the class.
+    pub(super) members: u32,
+    /// Kernels of layers, embedding and head.
+    pub(super) passes: Vec<Span>,
+    /// The optimizer.
+    pub(super) updates: Vec<Span>,
+    /// Messages and collectives.
+    pub(super) moving: Vec<Span>,
 }
 
 /// Time that is covered by at least one span.

@@ -62,16 +62,11 @@ pub fn score(runs: &[Run], constants: &Constants) -> Vec<ScoredRow> {
 }
 
 fn scored(run: &Run, constants: &Constants) -> ScoredRow {
-    let predicted = match &run.described {
+    let (predicted_seconds, skipped) = match &run.described {
         Ok((workload, cluster)) => {
-            let prepared = Prepared::new(workload, cluster);
-            prepared.seconds(constants).map_err(|error| error.to_string())
+            (Some(Prepared::new(workload, cluster).seconds(constants)), None)
         }
-        Err(why) => Err(why.clone()),
-    };
-    let (predicted_seconds, skipped) = match predicted {
-        Ok(seconds) => (Some(seconds), None),
-        Err(why) => (None, Some(why)),
+        Err(why) => (None, Some(why.clone())),
     };
     let measured = Some(run.measured_seconds).filter(|seconds| seconds.is_finite());
     ScoredRow {

@@ -8,11 +8,19 @@ pub(super) struct Point {
     pub(super) index: u32,
 }
 
-impl Point {
+impl Eq for Point {}
+
+impl Ord for Point {
     /// Faster first; then smaller; then earlier.
-    pub(super) fn order(&self, other: &Self) -> std::cmp::Ordering {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         let memory = self.memory.total_cmp(&other.memory);
         self.seconds.total_cmp(&other.seconds).then(memory).then(self.index.cmp(&other.index))
+    }
+}
+
+impl PartialOrd for Point {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -29,7 +37,7 @@ impl Front {
 
     /// Takes a point in; of equal ones the earlier.
     pub(super) fn insert(&mut self, point: Point) {
-        let at = self.points.partition_point(|other| other.order(&point).is_lt());
+        let at = self.points.partition_point(|other| *other < point);
         // Of all points before it the last one takes the least memory.
         if at > 0 && self.points[at - 1].memory <= point.memory {
             return;
@@ -61,7 +69,7 @@ mod tests {
         };
         let is_on = |point: &&Point| !points.iter().any(|other| beats(other, point));
         let mut front: Vec<Point> = points.iter().filter(is_on).copied().collect();
-        front.sort_by(Point::order);
+        front.sort();
         front
     }
 

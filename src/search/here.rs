@@ -2,17 +2,16 @@
 //! the planner's own words, and predicted from what `doctor --calibrate` measured.
 //!
 //! All of them are: planning takes milliseconds, and where ranks share a few cores nothing is known
-//! of a step before its instructions are. What is computed again stays as the scenario says: here it
-//! costs time and saves memory that no rank lacks.
+//! of a step before its instructions are.
 
 use std::mem::{Discriminant, discriminant};
-use std::ops::ControlFlow;
 
 use serde::Serialize;
 
 use super::front::Point;
 use super::parallel::in_parallel;
-use super::{Counts, Cut, Refusal, Simulated, Space};
+use super::simulated::Simulated;
+use super::{Counts, Cut, Phase, Progress, Refusal, Space, Tell};
 use crate::config::Layout;
 use crate::config::workload::Precision;
 use crate::ledger::Ledger;
@@ -93,22 +92,15 @@ impl HereSearch<'_> {
     ///
     /// # Errors
     /// If a kernel of a layout was not measured.
-    pub fn run(
-        &self,
-        tell: &mut dyn FnMut(&Counts) -> ControlFlow<()>,
-    ) -> Result<HereFound, HereError> {
+    pub fn run(&self, tell: &mut Tell<'_>) -> Result<HereFound, HereError> {
         let space = self.space();
-        let mut cuts = Vec::new();
-        space.each(|cut| {
-            if cut.recompute == self.spec.layout.recompute {
-                cuts.push(cut);
-            }
-        });
+        let cuts = space.all();
         let all = cuts.len() as u64;
+        let mut tell = |counts: Counts| tell(&Progress { phase: Phase::Simulating, counts });
         let mut counts = Counts { enumerated: all, open: all, ..Counts::default() };
         let mut refused: Vec<(Why, HereRefused)> = Vec::new();
         let mut simulated = Simulated::default();
-        let mut is_complete = tell(&counts).is_continue();
+        let mut is_complete = tell(counts).is_continue();
         for (round, some) in cuts.chunks(ROUND).enumerate() {
             if !is_complete {
                 break;
@@ -132,7 +124,7 @@ impl HereSearch<'_> {
                     }
                 }
             }
-            is_complete = tell(&counts).is_continue() || counts.open == 0;
+            is_complete = tell(counts).is_continue() || counts.open == 0;
         }
         let candidate = |point: &Point| {
             let cut = cuts[point.index as usize].clone();
@@ -172,6 +164,7 @@ impl HereSearch<'_> {
             zero: cut.zero,
             schedule: cut.schedule.clone(),
             microbatches: space.microbatches(cut),
+            recompute: cut.recompute,
             sequence_parallel: cut.sequence_parallel,
             stage_units: None,
             ..self.spec.layout.clone()
@@ -200,6 +193,8 @@ impl HereSearch<'_> {
 #[cfg(test)]
 mod tests {
     //! A machine on which a unit of every kernel takes a nanosecond, and every layout looked at twice.
+    use std::ops::ControlFlow;
+
     use super::*;
     use crate::config::{Model, Training, ZeroStage};
     use crate::plan::Action;
@@ -226,15 +221,13 @@ mod tests {
     fn all(search: &HereSearch<'_>) -> (Vec<(Cut, crate::plan::Plan)>, Calibration) {
         let space = search.space();
         let (mut plans, mut calibration) = (Vec::new(), search.calibration.clone());
-        space.each(|cut| {
-            let is_asked = cut.recompute == search.spec.layout.recompute;
-            if !is_asked || space.refuses_batch(&cut).is_some() {
-                return;
+        for cut in space.all() {
+            if space.refuses_batch(&cut).is_none() {
+                let layout = search.layout(&space, &cut);
+                let spec = StepSpec { layout, ..search.spec.clone() };
+                plans.extend(plan_step(&spec).ok().map(|plan| (cut, plan)));
             }
-            let layout = search.layout(&space, &cut);
-            let spec = StepSpec { layout, ..search.spec.clone() };
-            plans.extend(plan_step(&spec).ok().map(|plan| (cut, plan)));
-        });
+        }
         let launches = plans.iter().flat_map(|(_, plan)| &plan.programs);
         let launches = launches.flat_map(|program| &program.instrs).filter_map(|instr| {
             let Action::Launch { op, .. } = &instr.action else { return None };
@@ -294,8 +287,6 @@ mod tests {
     }
 
     fn first(search: &HereSearch<'_>) -> Cut {
-        let mut cuts = Vec::new();
-        search.space().each(|cut| cuts.push(cut));
-        cuts.swap_remove(0)
+        search.space().all().swap_remove(0)
     }
 }

@@ -11,8 +11,8 @@ use crate::plan::CollectiveKind;
 use crate::planner::cluster::classes::{Group, GroupKind, Knobs, Topology};
 use crate::planner::cluster::stage::{BUCKETS, Inside, StageCosts, StageShape};
 use crate::planner::schedule::Pass;
-use crate::predict::memory::Held;
-use crate::sim::cost::{CONTENTION, Pricer};
+use crate::planner::schedule::named::Held;
+use crate::sim::cost::Pricer;
 
 /// Nanoseconds of the parts of a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,13 +137,7 @@ impl Prices {
                 let seconds = passes.of(shapes[stage as usize], tensor);
                 parameters += seconds.parameters;
                 let layers = shapes[stage as usize].layers;
-                let price = stage_price(
-                    &seconds,
-                    layers,
-                    sharing,
-                    &|kind, bytes| passes.pricer.collective(kind, bytes, data),
-                    workload,
-                );
+                let price = stage_price(&seconds, layers, sharing, (passes.pricer, data), workload);
                 stages[stage as usize] = StagePrice { owner: position, ..price };
             }
             let update = StageCosts::update(workload, parameters);
@@ -167,7 +161,7 @@ fn stage_price(
     seconds: &PassSeconds,
     layers: u64,
     sharing: Sharing,
-    collective: &dyn Fn(CollectiveKind, f64) -> f64,
+    (pricer, group): (Pricer<'_>, Group),
     workload: &Workload,
 ) -> StagePrice {
     let PassSeconds { work, inside, parameters } = *seconds;
@@ -180,8 +174,9 @@ fn stage_price(
         Sharding::Nothing => CollectiveKind::AllReduce,
         _ => CollectiveKind::ReduceScatter,
     };
-    let gather = |parts: u64| collective(CollectiveKind::AllGather, weights / parts as f64);
-    let reduce = |parts: u64| collective(reduces, gradients / parts as f64);
+    let part = |kind, bytes: f64, parts: u64| pricer.collective(kind, bytes / parts as f64, group);
+    let gather = |parts| part(CollectiveKind::AllGather, weights, parts);
+    let reduce = |parts| part(reduces, gradients, parts);
     let of = |pass: Pass| {
         let (work, inside) = (work[pass as usize], inside[pass as usize]);
         let Sharing::EachPass { backward_gathers } = sharing else {
@@ -194,7 +189,7 @@ fn stage_price(
             gather + if reduces { reduce(parts) } else { 0.0 }
         };
         // Kernels and collectives that run side by side slow one another.
-        let kernels = work + CONTENTION * work.min(both(1)) + inside;
+        let kernels = pricer.beside(work, both(1)) + inside;
         // Weights of two layers have a place: all others are gathered while the pass runs, and in
         // their lane what is reduced lies between them.
         let lane = if gathers { pieces.saturating_sub(2) as f64 * both(pieces) } else { 0.0 };

@@ -2,6 +2,8 @@
 //!
 //! Whether a layout fits into memory is asked later, in `mod`: that needs its schedule.
 
+use std::ops::ControlFlow;
+
 use serde::Serialize;
 
 use crate::config::schedule::Stages;
@@ -84,9 +86,9 @@ impl Refusal {
 }
 
 impl Space {
-    /// Calls `each` with every layout, in an order that depends on nothing but the space; layouts
+    /// Calls `each` with every layout until it breaks, in an order that depends on nothing but the space; layouts
     /// that differ in schedule and `ZeRO` alone follow one another.
-    pub(super) fn each(&self, mut each: impl FnMut(Cut)) {
+    pub(super) fn each(&self, mut each: impl FnMut(Cut) -> ControlFlow<()>) -> ControlFlow<()> {
         let rows = divisors(self.batch);
         for tp in divisors(self.gpus) {
             for pp in divisors(self.gpus / tp) {
@@ -106,7 +108,7 @@ impl Space {
                                         recompute,
                                         sequence_parallel,
                                         schedule: schedule.clone(),
-                                    });
+                                    })?;
                                 }
                             }
                         }
@@ -114,6 +116,18 @@ impl Space {
                 }
             }
         }
+        ControlFlow::Continue(())
+    }
+
+    /// All layouts, in that order.
+    pub(super) fn all(&self) -> Vec<Cut> {
+        let mut all = Vec::new();
+        let end = self.each(|cut| {
+            all.push(cut);
+            ControlFlow::Continue(())
+        });
+        debug_assert!(end.is_continue(), "nobody broke off");
+        all
     }
 
     /// The schedules for so many positions, with every number of stages that leaves none empty, at
@@ -300,12 +314,8 @@ mod tests {
     }
 
     fn refusals(space: &Space) -> Vec<(Cut, Option<Refusal>)> {
-        let mut found = Vec::new();
-        space.each(|cut| {
-            let refused = space.refuses(&cut);
-            found.push((cut, refused));
-        });
-        found
+        let asked = |cut| (space.refuses(&cut), cut);
+        space.all().into_iter().map(asked).map(|(refused, cut)| (cut, refused)).collect()
     }
 
     #[test]

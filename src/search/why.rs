@@ -3,7 +3,10 @@
 use serde::Serialize;
 
 use super::{Cut, Search};
-use crate::predict::{Conditions, StepParts, predict};
+use crate::planner::cluster::classes::Knobs;
+use crate::planner::cluster::topology;
+use crate::predict::{Places, StepParts, step_parts, table};
+use crate::sim::cost::Pricer;
 
 /// Two predicted steps of a mean rank, part by part.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -16,14 +19,13 @@ pub struct Comparison {
 
 impl Comparison {
     /// Compares two layouts of a search.
-    ///
-    /// # Panics
-    /// If a layout has a schedule from a file that hangs: those of a search do not.
     pub fn of(search: &Search<'_>, faster: &Cut, slower: &Cut) -> Self {
-        let conditions = Conditions { constants: *search.constants, ..Conditions::default() };
+        let Search { space, cluster, constants, .. } = *search;
         let parts = |cut| {
-            let prediction = predict(&search.space.workload(cut), search.cluster, &conditions);
-            prediction.expect("a named schedule does not hang").parts
+            let workload = space.workload(cut);
+            let (table, knobs) = (table(&workload, workload.batch.microbatches), Knobs::default());
+            let places = Places::of(&topology(&workload, &table, cluster.node.gpus, &knobs));
+            step_parts(&workload, &table, &places, Pricer { cluster, constants })
         };
         Self { faster: parts(faster), slower: parts(slower) }
     }

@@ -1,12 +1,12 @@
 //! Predicts a cluster Plan: prices its coarse ops and messages and lays them out with the one event
 //! loop of `sim`.
 
-use super::cost::Pricer;
+use super::cost::{Pricer, nanos};
 use super::{SimError, hang, lay_out};
 use crate::ops::Op;
 use crate::ops::coarse::{Coarse, CoarseKind};
 use crate::plan::order::{self, Graph, Order};
-use crate::plan::{Action, CollectiveKind, Instr};
+use crate::plan::{Action, Instr};
 use crate::planner::cluster::{ClusterPlan, Exchange};
 use crate::random::unit;
 use crate::trace::{Clock, Span, Trace};
@@ -117,7 +117,7 @@ impl<'a> Prices<'a> {
             // Nothing else is ever written into a cluster Plan.
             Action::Launch { .. } | Action::Copy { .. } => 0.0,
         };
-        Nanos((seconds * 1e9).round() as u64)
+        Nanos(nanos(seconds))
     }
 
     fn op(&self, op: &Coarse, class: usize) -> f64 {
@@ -130,28 +130,15 @@ impl<'a> Prices<'a> {
             | CoarseKind::Update => {
                 let work = self.works[op.work as usize] / pieces * self.cluster.slowness[class];
                 let beside = op.beside.map_or(0.0, |with| self.exchanges[with as usize] / pieces);
-                work + super::cost::CONTENTION * work.min(beside)
+                self.pricer.beside(work, beside)
             }
             CoarseKind::LayerCollectives
             | CoarseKind::ReduceGradients
-            | CoarseKind::GatherWeights => self.piece(op.work, pieces),
+            | CoarseKind::GatherWeights => {
+                let list = &self.cluster.exchanges[op.work as usize];
+                self.pricer.piece(list, self.exchanges[op.work as usize], pieces)
+            }
         }
-    }
-
-    /// A piece of a collective: every piece has the latency of a whole one.
-    fn piece(&self, work: u32, pieces: f64) -> f64 {
-        let list = &self.cluster.exchanges[work as usize];
-        let inside = |exchange: &Exchange| {
-            exchange.after.is_some() || exchange.kind == CollectiveKind::PointToPoint
-        };
-        if pieces <= 1.0 || list.iter().any(inside) {
-            return self.exchanges[work as usize] / pieces;
-        }
-        let piece = |exchange: &Exchange| {
-            let Exchange { kind, bytes, group, repeats, .. } = *exchange;
-            repeats * self.pricer.collective(kind, bytes / pieces, group)
-        };
-        list.iter().map(piece).sum()
     }
 }
 

@@ -20,7 +20,9 @@ use crate::config::{Cluster, ConfigError};
 use crate::exec::cores;
 use crate::predict::memory::USABLE;
 use crate::search::why::Comparison;
-use crate::search::{Candidate, Counts, Cut, Found, Refused, SLOWEST, Search, Space};
+use crate::search::{
+    Candidate, Counts, Cut, Found, Phase, Progress, Refused, SLOWEST, Search, Space, Tell,
+};
 use crate::sim::cost::Constants;
 use crate::trace::Badge;
 
@@ -67,11 +69,11 @@ pub fn run(args: &SearchArgs) -> Result<Outcome, Failure> {
 }
 
 /// Searches with a bar on standard error, if that is a terminal; Ctrl-C ends the search.
-fn with_bar<T>(search: impl FnOnce(&mut dyn FnMut(&Counts) -> ControlFlow<()>) -> T) -> T {
+fn with_bar<T>(search: impl FnOnce(&mut Tell<'_>) -> T) -> T {
     output::listen_for_interrupts();
     let bar = bar();
-    let found = search(&mut |counts| {
-        show(&bar, counts);
+    let found = search(&mut |progress| {
+        show(&bar, progress);
         if output::interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     bar.finish_and_clear();
@@ -88,10 +90,14 @@ fn bar() -> ProgressBar {
     ProgressBar::new(0).with_style(style.progress_chars(chars))
 }
 
-fn show(bar: &ProgressBar, counts: &Counts) {
+fn show(bar: &ProgressBar, progress: &Progress) {
+    let Progress { phase, counts } = progress;
     bar.set_length(counts.enumerated);
     bar.set_position(counts.enumerated - counts.open);
-    bar.set_message(format!("{} simulated", counts.simulated));
+    bar.set_message(match phase {
+        Phase::Simulating => format!("{} simulated", counts.simulated),
+        Phase::Listing | Phase::Bounding => phase.words().to_owned(),
+    });
 }
 
 /// What was asked, and how.

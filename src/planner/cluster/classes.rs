@@ -87,7 +87,7 @@ impl Topology<'_> {
     }
 
     /// How much slower a rank computes.
-    pub(super) fn slowness(&self, rank: Rank) -> f64 {
+    pub(crate) fn slowness(&self, rank: Rank) -> f64 {
         let slow = self.knobs.slow_ranks.iter().filter(|(slow, _)| *slow == rank);
         slow.map(|(_, factor)| *factor).fold(1.0, f64::max)
     }
@@ -100,7 +100,7 @@ impl Topology<'_> {
     }
 
     /// The ranks of neighbouring positions in a rank's own pipeline.
-    pub(super) fn pipeline_peers(&self, rank: Rank) -> impl Iterator<Item = Rank> {
+    pub(crate) fn pipeline_peers(&self, rank: Rank) -> impl Iterator<Item = Rank> {
         let at = self.mesh.coord(rank);
         let other = move |&(a, b): &(u32, u32)| match at.pp {
             here if here == a => Some(b),
@@ -128,7 +128,37 @@ pub enum GroupKind {
 }
 
 impl GroupKind {
-    pub(super) const ALL: [Self; 3] = [Self::Tensor, Self::Data, Self::Sequence];
+    pub(crate) const ALL: [Self; 3] = [Self::Tensor, Self::Data, Self::Sequence];
+}
+
+/// The groups of a rank: how they lie, and the other classes in them.
+#[derive(Clone, Debug)]
+pub(crate) struct Around {
+    groups: [(Group, Vec<u32>); 3],
+}
+
+impl Around {
+    /// Of the members of a class.
+    pub(crate) fn of(topology: &Topology<'_>, classes: &Classes, class: u32) -> Self {
+        let rank = classes.first[class as usize];
+        let group = |kind| {
+            let members = topology.group(rank, kind);
+            let mut others = classes.among(&members);
+            others.remove(&class);
+            (topology.lies(&members), others.into_iter().collect())
+        };
+        Self { groups: GroupKind::ALL.map(group) }
+    }
+
+    /// How a group lies.
+    pub(crate) const fn lies(&self, kind: GroupKind) -> Group {
+        self.groups[kind as usize].0
+    }
+
+    /// The other classes in a group, ascending.
+    pub(crate) fn others(&self, kind: GroupKind) -> &[u32] {
+        &self.groups[kind as usize].1
+    }
 }
 
 impl Classes {
@@ -150,6 +180,11 @@ impl Classes {
             (position, speed, lies.collect::<Vec<_>>(), links.collect::<Vec<_>>())
         });
         let mut of = number(facts);
+        let count = |of: &[u32]| of.iter().max().map_or(0, |last| last + 1);
+        if count(&of) == topology.mesh.pp {
+            // Ranks of a position have the same position in every group and as every neighbour.
+            return Self::new(of);
+        }
         loop {
             // The colours that each group holds, once a group.
             let held: Vec<Vec<BTreeSet<u32>>> = groups
@@ -167,7 +202,6 @@ impl Classes {
                 (of[index], around.collect::<Vec<_>>(), peers.collect::<Vec<_>>())
             });
             let finer = number(facts);
-            let count = |of: &[u32]| of.iter().max().map_or(0, |last| last + 1);
             if count(&finer) == count(&of) {
                 return Self::new(of);
             }
@@ -198,7 +232,7 @@ impl Classes {
     }
 
     /// The classes of some ranks, each once, ascending.
-    pub(super) fn among(&self, ranks: &[Rank]) -> BTreeSet<u32> {
+    fn among(&self, ranks: &[Rank]) -> BTreeSet<u32> {
         ranks.iter().map(|rank| self.of[rank.index()]).collect()
     }
 }

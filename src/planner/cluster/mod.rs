@@ -83,17 +83,6 @@ pub fn layers_of_stages(layers: u64, stages: u32) -> Vec<u64> {
     cut.iter().map(|range| u64::from(range.end - range.start)).collect()
 }
 
-/// The pipeline position of each stage.
-pub fn owners(table: &Schedule) -> Vec<u32> {
-    let mut owners = vec![0; table.stage_count() as usize];
-    for row in 0..table.rows.len() {
-        for act in table.acts(row) {
-            owners[act.stage as usize] = row as u32;
-        }
-    }
-    owners
-}
-
 /// Who exchanges messages with whom, and where ranks lie.
 pub fn topology<'a>(
     workload: &Workload,
@@ -101,8 +90,17 @@ pub fn topology<'a>(
     node: u32,
     knobs: &'a Knobs,
 ) -> Topology<'a> {
+    topology_of(workload, &table.owners(), node, knobs)
+}
+
+/// The same from the pipeline position of each stage.
+pub(crate) fn topology_of<'a>(
+    workload: &Workload,
+    owners: &[u32],
+    node: u32,
+    knobs: &'a Knobs,
+) -> Topology<'a> {
     let mut neighbours = BTreeSet::new();
-    let owners = owners(table);
     for pair in owners.windows(2) {
         if pair[0] != pair[1] {
             neighbours.insert((pair[0].min(pair[1]), pair[0].max(pair[1])));
@@ -140,7 +138,7 @@ struct Spec<'a> {
 
 impl<'a> Spec<'a> {
     fn new(workload: &'a Workload, table: &'a Schedule, topology: &'a Topology<'a>) -> Self {
-        let owners = owners(table);
+        let owners = table.owners();
         Self {
             workload,
             table,
@@ -153,10 +151,6 @@ impl<'a> Spec<'a> {
 
     fn last_stage(&self) -> u32 {
         self.shapes.len() as u32 - 1
-    }
-
-    fn layers(&self, stage: u32) -> u64 {
-        self.shapes[stage as usize].layers
     }
 
     /// Elements of the weights of a stage on one rank.

@@ -54,6 +54,22 @@ pub struct Inside {
     pub handed: Option<Group>,
 }
 
+/// Which of its stage's passes a pass is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The first forward.
+    First,
+    /// The one that completes the gradients.
+    Completing,
+    /// Any other.
+    Other,
+}
+
+/// Whether a pass completes gradients of a microbatch.
+pub const fn reduces(pass: Pass) -> bool {
+    matches!(pass, Pass::B | Pass::W)
+}
+
 /// What stages of one workload cost.
 #[derive(Clone, Debug)]
 pub struct StageCosts<'a> {
@@ -193,8 +209,8 @@ impl<'a> StageCosts<'a> {
         exchanges
     }
 
-    /// Collectives over the ranks with the same weights, for `share` of a stage.
-    pub fn over_replicas(&self, kind: CollectiveKind, bytes: f64, group: Group) -> Vec<Exchange> {
+    /// A collective over the ranks with the same weights.
+    fn over_replicas(&self, kind: CollectiveKind, bytes: f64, group: Group) -> Vec<Exchange> {
         // A collective that does not know the nodes brings each rank its own copy over the network.
         let copies = if self.workload.software.node_aware { 1 } else { group.per_node };
         vec![Exchange {
@@ -208,11 +224,73 @@ impl<'a> StageCosts<'a> {
         }]
     }
 
-    /// Whether every layer's weights are gathered when they are used.
+    /// Gathering the weights of a stage from the ranks that share them.
+    pub fn gathered(&self, stage: StageShape, group: Group) -> Vec<Exchange> {
+        self.over_replicas(CollectiveKind::AllGather, 2.0 * self.parameters(stage), group)
+    }
+
+    /// Adding the gradients of a stage up over these ranks.
+    pub fn reduced(&self, stage: StageShape, group: Group) -> Vec<Exchange> {
+        let bytes = self.workload.software.gradient_bytes as f64 * self.parameters(stage);
+        let sharded = self.workload.split.sharding != Sharding::Nothing;
+        let kind = if sharded { CollectiveKind::ReduceScatter } else { CollectiveKind::AllReduce };
+        self.over_replicas(kind, bytes, group)
+    }
+
+    /// The collectives that run beside a pass when layers are gathered one by one.
+    pub fn beside(&self, stage: StageShape, pass: Pass, group: Group) -> Vec<Exchange> {
+        let gathered = self.gathers(pass).then(|| self.gathered(stage, group));
+        let reduces = self.gathers_layers() && reduces(pass);
+        let reduced = reduces.then(|| self.reduced(stage, group));
+        gathered.into_iter().chain(reduced).flatten().collect()
+    }
+
+    /// Whether weights and gradients are exchanged layer by layer, in every pass.
     pub fn gathers_layers(&self) -> bool {
         let split = &self.workload.split;
         let sharded = matches!(split.sharding, Sharding::Gradients | Sharding::Weights);
         sharded && split.replicas() > 1
+    }
+
+    /// Whether a pass gathers the weights of its layers.
+    pub fn gathers(&self, pass: Pass) -> bool {
+        let again = self.workload.split.sharding == Sharding::Weights && pass != Pass::W;
+        self.gathers_layers() && (pass == Pass::F || again)
+    }
+
+    /// Whether weights that the optimizer has updated are shared while the first forwards run.
+    pub fn overlaps_weights(&self) -> bool {
+        self.shares_updates() && self.workload.software.overlap_weights
+    }
+
+    /// Whether every rank updates a part of the weights and then shares it.
+    pub fn shares_updates(&self) -> bool {
+        let split = &self.workload.split;
+        split.sharding == Sharding::OptimizerState && split.replicas() > 1
+    }
+
+    /// Whether gradients are added up once a step, while the last backwards complete them.
+    pub fn overlaps_gradients(&self) -> bool {
+        self.reduces_once() && self.workload.software.overlap_gradients
+    }
+
+    /// Whether gradients are added up once a step.
+    pub fn reduces_once(&self) -> bool {
+        !self.gathers_layers() && self.workload.split.replicas() > 1
+    }
+
+    /// Into how many pieces a pass is cut, so that collectives of others run beside them.
+    pub fn pieces(&self, stage: StageShape, pass: Pass, turn: Turn) -> u32 {
+        let once = match turn {
+            Turn::First => pass == Pass::F && self.overlaps_weights(),
+            Turn::Completing => reduces(pass) && self.overlaps_gradients(),
+            Turn::Other => false,
+        };
+        match once {
+            _ if self.gathers_layers() => stage.layers.max(1) as u32,
+            true => BUCKETS,
+            false => 1,
+        }
     }
 
     /// The optimizer on a rank that holds so many elements of weights.

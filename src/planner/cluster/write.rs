@@ -6,11 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use super::classes::{Classes, Group, GroupKind};
-use super::stage::{BUCKETS, Inside, StageCosts};
+use super::classes::{Around, Classes, Group, GroupKind};
+use super::stage::{BUCKETS, Inside, StageCosts, Turn, reduces};
 use super::work::Work;
 use super::{ClusterPlan, Spec};
-use crate::config::workload::Sharding;
 use crate::mesh::{Axis, Rank};
 use crate::ops::Op;
 use crate::ops::coarse::{Coarse, CoarseKind};
@@ -40,7 +39,7 @@ pub(super) fn write(spec: Spec<'_>, classes: Classes) -> ClusterPlan {
             class,
             rank,
             position: spec.topology.mesh.coord(rank).pp,
-            around: Around::of(&spec, &classes, class),
+            around: Around::of(spec.topology, &classes, class),
             views: BTreeMap::new(),
             buffers: Vec::new(),
             instrs: Vec::new(),
@@ -113,24 +112,6 @@ struct RankWriter<'a> {
     offset: u64,
 }
 
-/// The groups of a rank: how they lie, and the other classes in them.
-struct Around {
-    groups: [(Group, Vec<u32>); 3],
-}
-
-impl Around {
-    fn of(spec: &Spec<'_>, classes: &Classes, class: u32) -> Self {
-        let rank = classes.first[class as usize];
-        let group = |kind| {
-            let members = spec.topology.group(rank, kind);
-            let mut others = classes.among(&members);
-            others.remove(&class);
-            (spec.topology.lies(&members), others.into_iter().collect())
-        };
-        Self { groups: GroupKind::ALL.map(group) }
-    }
-}
-
 /// One coarse op to be written.
 struct Launch {
     kind: CoarseKind,
@@ -145,7 +126,7 @@ impl RankWriter<'_> {
         let stages: Vec<u32> = (0..self.spec.shapes.len() as u32)
             .filter(|stage| self.spec.owners[*stage as usize] == self.position)
             .collect();
-        if self.overlaps_weights() {
+        if self.spec.costs.overlaps_weights() {
             for &stage in &stages {
                 self.gather_before_forward(stage);
             }
@@ -154,35 +135,27 @@ impl RankWriter<'_> {
             let is = |passes: &[Pass], other: &Act| {
                 other.stage == act.stage && passes.contains(&other.pass)
             };
-            let first = !acts[..index].iter().any(|other| is(&[Pass::F], other));
-            let last = !acts[index + 1..].iter().any(|other| is(&[Pass::B, Pass::W], other));
-            self.act(*act, first, last);
+            let turn = match act.pass {
+                Pass::F if !acts[..index].iter().any(|other| is(&[Pass::F], other)) => Turn::First,
+                Pass::B | Pass::W
+                    if !acts[index + 1..].iter().any(|other| is(&[Pass::B, Pass::W], other)) =>
+                {
+                    Turn::Completing
+                }
+                _ => Turn::Other,
+            };
+            self.act(*act, turn);
         }
         self.update(&stages);
     }
 
-    fn split(&self) -> &crate::config::Split {
-        &self.spec.workload.split
-    }
-
-    fn overlaps_weights(&self) -> bool {
-        let software = &self.spec.workload.software;
-        let gathered = self.split().sharding == Sharding::OptimizerState;
-        gathered && software.overlap_weights && self.split().replicas() > 1
-    }
-
-    fn overlaps_gradients(&self) -> bool {
-        let once = !self.spec.costs.gathers_layers() && self.split().replicas() > 1;
-        once && self.spec.workload.software.overlap_gradients
-    }
-
     fn group(&self, kind: GroupKind) -> Group {
-        self.around.groups[kind as usize].0
+        self.around.lies(kind)
     }
 
     // ── Passes ──────────────────────────────────────────────────────────────────────────────────
 
-    fn act(&mut self, act: Act, first: bool, last: bool) {
+    fn act(&mut self, act: Act, turn: Turn) {
         let Act { stage, pass, microbatch } = act;
         let end = self.spec.last_stage();
         self.origin = Origin {
@@ -208,7 +181,7 @@ impl RankWriter<'_> {
             Pass::B | Pass::I if stage > 0 => Some(Spot::Grad(stage - 1, microbatch)),
             _ => None,
         };
-        self.pieces(act, Ends { reads, kept, writes, first, last });
+        self.pieces(act, Ends { reads, kept, writes, turn });
         let next = match pass {
             Pass::F if stage < end => Some(stage + 1),
             Pass::B | Pass::I if stage > 0 => Some(stage - 1),
@@ -221,21 +194,13 @@ impl RankWriter<'_> {
 
     fn pieces(&mut self, act: Act, ends: Ends) {
         let Act { stage, pass, microbatch } = act;
-        let layers = self.spec.layers(stage).max(1) as u32;
-        let per_layer = self.spec.costs.gathers_layers();
-        let reduces = matches!(pass, Pass::B | Pass::W);
-        let pieces = if per_layer {
-            layers
-        } else if (pass == Pass::F && ends.first && self.overlaps_weights())
-            || (reduces && ends.last && self.overlaps_gradients())
-        {
-            BUCKETS
-        } else {
-            1
-        };
-        let gathers = per_layer
-            && (pass == Pass::F || self.split().sharding == Sharding::Weights)
-            && pass != Pass::W;
+        let (costs, shape) = (&self.spec.costs, self.spec.shapes[stage as usize]);
+        let per_layer = costs.gathers_layers();
+        let pieces = costs.pieces(shape, pass, ends.turn);
+        let gathers = costs.gathers(pass);
+        let waits_for_weights = ends.turn == Turn::First && costs.overlaps_weights();
+        let completes = ends.turn == Turn::Completing;
+        let reduces = reduces(pass) && (per_layer || (completes && costs.overlaps_gradients()));
         if gathers {
             self.gather_slot(stage, 0, pieces);
         }
@@ -249,7 +214,7 @@ impl RankWriter<'_> {
             narrow_in.extend(ends.kept);
             if gathers {
                 narrow_in.push(self.narrow(Spot::Slot(piece % 2)));
-            } else if pass == Pass::F && ends.first && self.overlaps_weights() {
+            } else if waits_for_weights {
                 narrow_in.push(self.narrow(Spot::Weights(stage, piece)));
             }
             let wide_in = if piece == 0 { ends.reads.clone() } else { Vec::new() };
@@ -261,14 +226,14 @@ impl RankWriter<'_> {
                 narrow_out.push(self.narrow(Spot::Kept(stage, microbatch)));
             }
             let of = if per_layer { microbatch } else { 0 };
-            if reduces && (per_layer || ends.last) {
+            if reduces || completes {
                 narrow_out.push(self.narrow(Spot::Gradient(stage, of, piece)));
             }
             let wide_out: Vec<View> = match ends.writes {
                 Some(spot) if at_end && collectives.is_none() => vec![self.wide(spot)],
                 _ => Vec::new(),
             };
-            let beside = per_layer.then(|| self.beside(stage, pass)).flatten();
+            let beside = self.beside(stage, pass);
             let launch = Launch { kind: kind(pass), work, pieces, beside };
             let views = [wide_in, narrow_in, wide_out, narrow_out];
             self.launch(Lane::Compute, &launch, views);
@@ -295,10 +260,8 @@ impl RankWriter<'_> {
                 end = joined;
             }
             chain = Some(end);
-            if reduces && per_layer {
-                self.reduce(stage, microbatch, piece, pieces, act);
-            } else if reduces && ends.last && self.overlaps_gradients() {
-                self.reduce(stage, 0, piece, pieces, act);
+            if reduces {
+                self.reduce(stage, of, piece, pieces, act);
             }
         }
     }
@@ -397,7 +360,7 @@ impl RankWriter<'_> {
     /// Waits for the other classes of a group to come as far as this rank: `ready` is written when
     /// it has. Nothing if all members are alike.
     fn meet(&mut self, kind: GroupKind, ready: View, act: Act, piece: u32) -> Vec<View> {
-        let others = self.around.groups[kind as usize].1.clone();
+        let others = self.around.others(kind).to_vec();
         let Act { stage, pass, microbatch } = act;
         let numbers = [kind as u64, u64::from(stage), microbatch.into(), pass as u64, piece.into()];
         let bits = [2, 12, 24, 2, 16];
@@ -419,20 +382,19 @@ impl RankWriter<'_> {
 
     // ── Weights and gradients ───────────────────────────────────────────────────────────────────
 
-    fn exchange(&mut self, kind: CollectiveKind, bytes: f64) -> u32 {
-        let group = self.group(GroupKind::Data);
-        let exchange = self.spec.costs.over_replicas(kind, bytes, group);
-        let known = self.tables.exchanges.iter().position(|other| *other == exchange);
+    /// The number of a list of collectives.
+    fn exchange(&mut self, exchanges: Vec<super::Exchange>) -> u32 {
+        let known = self.tables.exchanges.iter().position(|other| *other == exchanges);
         let index = known.unwrap_or_else(|| {
-            self.tables.exchanges.push(exchange);
+            self.tables.exchanges.push(exchanges);
             self.tables.exchanges.len() - 1
         });
         index as u32
     }
 
     fn gather(&mut self, stage: u32, pieces: u32, writes: Spot, reads: Vec<View>) {
-        let bytes = 2.0 * self.spec.parameters(stage);
-        let work = self.exchange(CollectiveKind::AllGather, bytes);
+        let (shape, group) = (self.spec.shapes[stage as usize], self.group(GroupKind::Data));
+        let work = self.exchange(self.spec.costs.gathered(shape, group));
         let before = self.origin;
         self.origin = Origin {
             phase: Phase::WeightGather,
@@ -456,37 +418,15 @@ impl RankWriter<'_> {
         self.gather(stage, pieces, Spot::Slot(piece % 2), Vec::new());
     }
 
-    /// The collectives that run beside a piece of a pass when layers are gathered one by one.
     fn beside(&mut self, stage: u32, pass: Pass) -> Option<u32> {
-        let parameters = self.spec.parameters(stage);
-        let group = self.group(GroupKind::Data);
-        let gathered =
-            || self.spec.costs.over_replicas(CollectiveKind::AllGather, 2.0 * parameters, group);
-        let gradient_bytes = self.spec.workload.software.gradient_bytes as f64;
-        let reduced = || {
-            let bytes = gradient_bytes * parameters;
-            self.spec.costs.over_replicas(CollectiveKind::ReduceScatter, bytes, group)
-        };
-        let exchanges = match (pass, self.split().sharding) {
-            (Pass::F, _) => gathered(),
-            (Pass::B, Sharding::Weights) => [gathered(), reduced()].concat(),
-            (Pass::B | Pass::W, _) => reduced(),
-            (Pass::I, Sharding::Weights) => gathered(),
-            (Pass::I, _) => return None,
-        };
-        let known = self.tables.exchanges.iter().position(|other| *other == exchanges);
-        let index = known.unwrap_or_else(|| {
-            self.tables.exchanges.push(exchanges);
-            self.tables.exchanges.len() - 1
-        });
-        Some(index as u32)
+        let (shape, group) = (self.spec.shapes[stage as usize], self.group(GroupKind::Data));
+        let exchanges = self.spec.costs.beside(shape, pass, group);
+        (!exchanges.is_empty()).then(|| self.exchange(exchanges))
     }
 
     fn reduce(&mut self, stage: u32, of: u32, piece: u32, pieces: u32, act: Act) {
-        let bytes = self.spec.workload.software.gradient_bytes as f64 * self.spec.parameters(stage);
-        let sharded = self.split().sharding != Sharding::Nothing;
-        let kind = if sharded { CollectiveKind::ReduceScatter } else { CollectiveKind::AllReduce };
-        let work = self.exchange(kind, bytes);
+        let (shape, group) = (self.spec.shapes[stage as usize], self.group(GroupKind::Data));
+        let work = self.exchange(self.spec.costs.reduced(shape, group));
         let before = self.origin;
         self.origin = Origin {
             phase: Phase::GradReduce,
@@ -506,8 +446,10 @@ impl RankWriter<'_> {
     }
 
     fn update(&mut self, stages: &[u32]) {
-        let replicas = self.split().replicas() > 1;
-        let late = replicas && !self.overlaps_gradients() && !self.spec.costs.gathers_layers();
+        let costs = &self.spec.costs;
+        let replicas = self.spec.workload.split.replicas() > 1;
+        let late = costs.reduces_once() && !costs.overlaps_gradients();
+        let shares = costs.shares_updates() && !costs.overlaps_weights();
         if late {
             for &stage in stages {
                 let act = Act { stage, pass: Pass::F, microbatch: 0 };
@@ -528,8 +470,7 @@ impl RankWriter<'_> {
         let updated = self.narrow(Spot::Updated);
         let launch = Launch { kind: CoarseKind::Update, work, pieces: 1, beside: None };
         self.launch(Lane::Compute, &launch, [Vec::new(), reads, Vec::new(), vec![updated]]);
-        let shares = self.split().sharding == Sharding::OptimizerState && replicas;
-        if shares && !self.overlaps_weights() {
+        if shares {
             for &stage in stages {
                 self.gather(stage, 1, Spot::Shared, vec![updated]);
             }
@@ -613,10 +554,7 @@ struct Ends {
     reads: Vec<View>,
     kept: Option<View>,
     writes: Option<Spot>,
-    /// The first forward of its stage.
-    first: bool,
-    /// The pass that completes the gradients of its stage.
-    last: bool,
+    turn: Turn,
 }
 
 fn tag(spot: Spot) -> Tag {

@@ -46,6 +46,16 @@ pub(super) fn alternate(
     cells
 }
 
+/// The most visits that such a row keeps: its warm-up, the forward of the turn, and those whose
+/// weight gradients are put off.
+pub(super) fn most_kept(visits: u32, ahead: u32, backward: Backward) -> u32 {
+    let delay = match backward {
+        Backward::Whole => 0,
+        Backward::Split { delay } => delay as u32,
+    };
+    visits.min(ahead + 1 + delay)
+}
+
 /// All microbatches through one stage.
 pub(super) fn through(stage: u32, microbatches: u32) -> Vec<Visit> {
     (0..microbatches).map(|microbatch| (stage, microbatch)).collect()

@@ -9,7 +9,7 @@
 //! m if m < p), the first ones larger: a group of fewer than p would leave holes in the middle.
 
 use super::Schedule;
-use super::alternate::{Backward, Visit, alternate};
+use super::alternate::{self, Backward, Visit, alternate};
 use crate::shape::parts;
 
 /// The schedule for `chunks` stages a position; with one it is 1F1B.
@@ -20,28 +20,36 @@ use crate::shape::parts;
 /// assert_eq!(interleaved_1f1b(2, 2, 2).to_string().lines().last(), Some(row));
 /// ```
 pub fn interleaved_1f1b(positions: u32, chunks: u32, microbatches: u32) -> Schedule {
-    // Each forward that runs ahead covers the way of a microbatch down and back up.
-    let ways = if chunks == 1 { 1 } else { 2 };
+    let sizes = [positions, chunks, microbatches];
     let row = |position: u32| {
-        let Looped { forwards, backwards, first_chunks } =
-            Looped::new(position, [positions, chunks, microbatches]);
-        let ahead = first_chunks + ways * (positions - 1 - position);
-        alternate(&forwards, &backwards, ahead, Backward::Whole)
+        let Looped { forwards, backwards } = Looped::new(position, sizes);
+        alternate(&forwards, &backwards, ahead(position, sizes), Backward::Whole)
     };
     Schedule { rows: (0..positions).map(row).collect() }
+}
+
+/// The most visits of its stages that a position keeps.
+pub(super) fn most_kept(position: u32, sizes: [u32; 3]) -> u32 {
+    let [_, chunks, microbatches] = sizes;
+    alternate::most_kept(chunks * microbatches, ahead(position, sizes), Backward::Whole)
+}
+
+fn ahead(position: u32, sizes: [u32; 3]) -> u32 {
+    let [positions, chunks, _] = sizes;
+    // Each forward that runs ahead covers the way of a microbatch down and back up.
+    let ways = if chunks == 1 { 1 } else { 2 };
+    first_chunks(sizes) + ways * (positions - 1 - position)
 }
 
 /// The order in which a position visits its chunks.
 pub(super) struct Looped {
     pub(super) forwards: Vec<Visit>,
     pub(super) backwards: Vec<Visit>,
-    /// Forwards of the first group until its last chunk.
-    pub(super) first_chunks: u32,
 }
 
 impl Looped {
     pub(super) fn new(position: u32, [positions, chunks, microbatches]: [u32; 3]) -> Self {
-        let groups = parts(microbatches, (microbatches / positions).max(1));
+        let groups = parts(microbatches, group_count(positions, microbatches));
         let stage = |chunk| position + chunk * positions;
         let (mut forwards, mut backwards) = (Vec::new(), Vec::new());
         for group in &groups {
@@ -51,7 +59,15 @@ impl Looped {
                 backwards.extend(group.clone().map(|microbatch| (stage(up), microbatch)));
             }
         }
-        let largest = groups.first().map_or(0, |group| group.end - group.start);
-        Self { forwards, backwards, first_chunks: (chunks - 1) * largest }
+        Self { forwards, backwards }
     }
+}
+
+/// Forwards of the first group until its last chunk.
+pub(super) fn first_chunks([positions, chunks, microbatches]: [u32; 3]) -> u32 {
+    (chunks - 1) * microbatches.div_ceil(group_count(positions, microbatches))
+}
+
+fn group_count(positions: u32, microbatches: u32) -> u32 {
+    (microbatches / positions).max(1)
 }

@@ -5,8 +5,8 @@
 //! as many forwards need to run ahead; position `i` puts weight gradients off by `i` backwards.
 
 use super::Schedule;
-use super::alternate::{Backward, alternate};
-use super::interleaved_1f1b::Looped;
+use super::alternate::{self, Backward, alternate};
+use super::interleaved_1f1b::{Looped, first_chunks};
 
 /// The schedule for `chunks` stages a position; with one it is ZB-H1.
 ///
@@ -15,12 +15,25 @@ use super::interleaved_1f1b::Looped;
 /// assert_eq!(interleaved_zero_bubble(4, 1, 8), zb_h1::zb_h1(4, 8));
 /// ```
 pub fn interleaved_zero_bubble(positions: u32, chunks: u32, microbatches: u32) -> Schedule {
+    let sizes = [positions, chunks, microbatches];
     let row = |position: u32| {
-        let Looped { forwards, backwards, first_chunks } =
-            Looped::new(position, [positions, chunks, microbatches]);
-        let ahead = first_chunks + (positions - 1 - position);
-        let backward = Backward::Split { delay: position as usize };
-        alternate(&forwards, &backwards, ahead, backward)
+        let Looped { forwards, backwards } = Looped::new(position, sizes);
+        alternate(&forwards, &backwards, ahead(position, sizes), backward(position))
     };
     Schedule { rows: (0..positions).map(row).collect() }
+}
+
+/// The most visits of its stages that a position keeps.
+pub(super) fn most_kept(position: u32, sizes: [u32; 3]) -> u32 {
+    let [_, chunks, microbatches] = sizes;
+    alternate::most_kept(chunks * microbatches, ahead(position, sizes), backward(position))
+}
+
+fn ahead(position: u32, sizes: [u32; 3]) -> u32 {
+    let [positions, ..] = sizes;
+    first_chunks(sizes) + (positions - 1 - position)
+}
+
+const fn backward(position: u32) -> Backward {
+    Backward::Split { delay: position as usize }
 }

@@ -111,6 +111,17 @@ impl Schedule {
         (0..self.rows.len()).find(runs).map(|row| row as u32)
     }
 
+    /// The pipeline position of each stage: the last row that runs it.
+    pub fn owners(&self) -> Vec<u32> {
+        let mut owners = vec![0; self.stage_count() as usize];
+        for row in 0..self.rows.len() {
+            for act in self.acts(row) {
+                owners[act.stage as usize] = row as u32;
+            }
+        }
+        owners
+    }
+
     /// The passes of a row, in order.
     pub fn acts(&self, row: usize) -> impl Iterator<Item = Act> {
         self.rows[row].iter().flat_map(|cell| cell.acts())

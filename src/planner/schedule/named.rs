@@ -1,16 +1,18 @@
-//! Which schedules there are by name, and the table of a layout: one of them, or a file's.
+//! Which schedules there are by name, what positions hold by them, and the table of a layout: one of
+//! them, or a file's.
 
 use std::collections::BTreeSet;
 
 use super::csv::{self, CsvError};
 use super::dual_pipe_v::dual_pipe_v;
 use super::gpipe::gpipe;
-use super::interleaved_1f1b::interleaved_1f1b;
-use super::interleaved_zero_bubble::interleaved_zero_bubble;
+use super::interleaved_1f1b::{self, interleaved_1f1b};
+use super::interleaved_zero_bubble::{self, interleaved_zero_bubble};
 use super::looped_bfs::looped_bfs;
 use super::one_f_one_b::one_f_one_b;
+use super::unit_time::in_flight_peaks;
 use super::zb_h1::zb_h1;
-use super::zb_h2::zb_h2;
+use super::zb_h2::{self, zb_h2};
 use super::zb_v::zb_v;
 use super::{Act, Schedule};
 use crate::config::schedule::Stages;
@@ -44,6 +46,87 @@ pub fn named(
         ScheduleName::DualPipeV => dual_pipe_v(positions, microbatches),
         ScheduleName::File(_) => return None,
     })
+}
+
+/// What a pipeline position holds and keeps by a schedule, whatever the sizes of the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its stages, ascending.
+    pub stages: Vec<u32>,
+    /// The most microbatches of these stages that wait for their backward.
+    pub in_flight: u32,
+}
+
+impl Held {
+    /// By position, from the table of the whole step.
+    pub fn of(table: &Schedule) -> Vec<Self> {
+        let kept = in_flight_peaks(table);
+        let mut held: Vec<Self> =
+            kept.iter().map(|kept| Self { stages: Vec::new(), in_flight: *kept }).collect();
+        for (stage, owner) in (0..).zip(table.owners()) {
+            held[owner as usize].stages.push(stage);
+        }
+        held
+    }
+}
+
+/// What each pipeline position holds and keeps by a named schedule; `None` for a file. Sizes as in
+/// [`named`].
+///
+/// The table says the same, but is as long as the step: where a schedule's own file knows how much
+/// runs ahead, no table is written.
+///
+/// # Panics
+/// As [`named`].
+pub fn held(
+    name: &ScheduleName,
+    positions: u32,
+    chunks: u32,
+    microbatches: u32,
+) -> Option<Vec<Held>> {
+    let sizes = [positions, chunks, microbatches];
+    let one = [positions, 1, microbatches];
+    let in_loop = |most_kept: &dyn Fn(u32) -> u32, chunks: u32| {
+        let position = |position| Held {
+            stages: (0..chunks).map(|chunk| position + chunk * positions).collect(),
+            in_flight: most_kept(position),
+        };
+        (0..positions).map(position).collect()
+    };
+    Some(match name {
+        ScheduleName::GPipe => in_loop(&|_| microbatches, 1),
+        ScheduleName::OneFOneB => in_loop(&|at| interleaved_1f1b::most_kept(at, one), 1),
+        ScheduleName::Interleaved1F1B => {
+            in_loop(&|at| interleaved_1f1b::most_kept(at, sizes), chunks)
+        }
+        ScheduleName::LoopedBfs => in_loop(&|_| chunks * microbatches, chunks),
+        ScheduleName::ZbH1 => in_loop(&|at| interleaved_zero_bubble::most_kept(at, one), 1),
+        ScheduleName::ZbH2 => in_loop(&|at| zb_h2::most_kept(at, positions, microbatches), 1),
+        ScheduleName::InterleavedZeroBubble => {
+            in_loop(&|at| interleaved_zero_bubble::most_kept(at, sizes), chunks)
+        }
+        ScheduleName::ZbV | ScheduleName::DualPipeV => {
+            Held::of(&named(name, positions, chunks, microbatches)?)
+        }
+        ScheduleName::File(_) => return None,
+    })
+}
+
+/// Whether a schedule of several positions runs some weight gradients apart from input gradients;
+/// `None` for a file.
+pub const fn splits_backward(name: &ScheduleName) -> Option<bool> {
+    match name {
+        ScheduleName::GPipe
+        | ScheduleName::OneFOneB
+        | ScheduleName::Interleaved1F1B
+        | ScheduleName::LoopedBfs => Some(false),
+        ScheduleName::ZbH1
+        | ScheduleName::ZbH2
+        | ScheduleName::InterleavedZeroBubble
+        | ScheduleName::ZbV
+        | ScheduleName::DualPipeV => Some(true),
+        ScheduleName::File(_) => None,
+    }
 }
 
 /// The table of a layout.

@@ -4,7 +4,7 @@ use super::csv::parse;
 use super::explain::{Explanation, Formula, textbook};
 use super::gpipe::gpipe;
 use super::interleaved_1f1b::interleaved_1f1b;
-use super::named::named;
+use super::named::{Held, held, named, splits_backward};
 use super::one_f_one_b::one_f_one_b;
 use super::unit_time::{in_flight_peaks, pairs_can_overlap, unit_times};
 use super::*;
@@ -74,6 +74,21 @@ fn all_small() -> impl Iterator<Item = (ScheduleName, [u32; 3])> {
         });
         sizes.collect::<Vec<_>>()
     })
+}
+
+#[test]
+fn what_positions_hold_is_known_without_the_table() {
+    for (name, [positions, chunks, microbatches]) in all_small() {
+        let table = named(&name, positions, chunks, microbatches).unwrap();
+        let context = format!("{name}: {positions} positions, {chunks} chunks, {microbatches}");
+        let known = held(&name, positions, chunks, microbatches).unwrap();
+        assert_eq!(known, Held::of(&table), "{context}");
+        let has_weights =
+            (0..table.rows.len()).flat_map(|row| table.acts(row)).any(|act| act.pass == Pass::W);
+        let splits = splits_backward(&name).unwrap();
+        // A single position may have nothing to wait for, and so nothing to split.
+        assert!(splits == has_weights || (splits && positions == 1), "{context}");
+    }
 }
 
 #[test]

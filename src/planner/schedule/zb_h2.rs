@@ -7,7 +7,7 @@
 //! positions keep the activations of 2p−1 microbatches.
 
 use super::Schedule;
-use super::alternate::{Backward, alternate, through};
+use super::alternate::{self, Backward, alternate, through};
 
 /// The schedule for one stage a position.
 ///
@@ -19,8 +19,20 @@ use super::alternate::{Backward, alternate, through};
 pub fn zb_h2(positions: u32, microbatches: u32) -> Schedule {
     let row = |stage: u32| {
         let visits = through(stage, microbatches);
-        let backward = Backward::Split { delay: 2 * stage as usize };
-        alternate(&visits, &visits, 2 * (positions - 1 - stage), backward)
+        alternate(&visits, &visits, ahead(stage, positions), backward(stage))
     };
     Schedule { rows: (0..positions).map(row).collect() }
+}
+
+/// The most microbatches that a position keeps.
+pub(super) fn most_kept(position: u32, positions: u32, microbatches: u32) -> u32 {
+    alternate::most_kept(microbatches, ahead(position, positions), backward(position))
+}
+
+const fn ahead(position: u32, positions: u32) -> u32 {
+    2 * (positions - 1 - position)
+}
+
+const fn backward(position: u32) -> Backward {
+    Backward::Split { delay: 2 * position as usize }
 }

@@ -34,6 +34,27 @@ impl Pricer<'_> {
         }
     }
 
+    /// Seconds of collectives one after the other, as [`Pricer::exchange`].
+    pub(crate) fn exchanges(&self, list: &[Exchange], work: f64, flash: f64) -> f64 {
+        list.iter().map(|exchange| self.exchange(exchange, work, flash)).sum()
+    }
+
+    /// Seconds of one of so many pieces of collectives that take `whole` in one: those between passes
+    /// have the latency of a whole one each.
+    pub(crate) fn piece(&self, list: &[Exchange], whole: f64, pieces: f64) -> f64 {
+        let inside = |exchange: &Exchange| {
+            exchange.after.is_some() || exchange.kind == CollectiveKind::PointToPoint
+        };
+        if pieces <= 1.0 || list.iter().any(inside) {
+            return whole / pieces;
+        }
+        let piece = |exchange: &Exchange| {
+            let Exchange { kind, bytes, group, repeats, .. } = *exchange;
+            repeats * self.collective(kind, bytes / pieces, group)
+        };
+        list.iter().map(piece).sum()
+    }
+
     /// Kernels of collectives inside layers; those over replicas are started long before.
     fn start(&self, exchange: &Exchange) -> f64 {
         if exchange.after.is_some() { constants::LAUNCH_COLLECTIVE } else { 0.0 }

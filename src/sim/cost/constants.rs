@@ -128,7 +128,7 @@ pub(super) const RING_HIDDEN: f64 = 0.9;
 pub(super) const RING_STEP: f64 = 20.0e-6;
 
 /// NCCL's 16 of 132 processors, which compute loses while a collective runs beside it.
-pub(crate) const CONTENTION: f64 = 0.12;
+pub(super) const CONTENTION: f64 = 0.12;
 
 /// The host starts a kernel in this time: shorter kernels wait for it.
 pub(super) const HOST_LAUNCH: f64 = 7.0e-6;

@@ -6,7 +6,6 @@
 mod collective;
 mod constants;
 
-pub(crate) use constants::CONTENTION;
 pub use constants::{Constants, Fitted};
 
 use crate::config::Cluster;
@@ -23,7 +22,17 @@ pub struct Pricer<'a> {
     pub constants: &'a Constants,
 }
 
+/// Whole nanoseconds.
+pub(crate) fn nanos(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
+
 impl Pricer<'_> {
+    /// Seconds of kernels that take `work` alone while collectives of so many seconds run.
+    pub(crate) fn beside(&self, work: f64, collectives: f64) -> f64 {
+        work + constants::CONTENTION * work.min(collectives)
+    }
+
     /// Seconds of a pass, without its collectives.
     pub fn work(&self, work: &Work) -> f64 {
         work.parts.iter().map(|(times, part)| times * self.part(part, work.eight_bit)).sum()
