@@ -98,8 +98,15 @@ impl ByRole {
         self.0.map(|bytes| bytes.0)
     }
 
-    fn add(&mut self, decl: &BufferDecl) {
+    /// A buffer is there from now on.
+    pub(crate) fn enter(&mut self, decl: &BufferDecl) {
         self.0[decl.role as usize] += decl.bytes();
+    }
+
+    /// A buffer is gone from now on.
+    pub(crate) fn leave(&mut self, decl: &BufferDecl) {
+        let role = &mut self.0[decl.role as usize];
+        *role = *role - decl.bytes();
     }
 }
 
@@ -210,18 +217,25 @@ pub fn live(plan: &Plan, rank: Rank) -> Vec<ByRole> {
 /// First and last access of every buffer of a step by its own rank, as instructions.
 fn lives(plan: &Plan) -> Vec<Option<(u32, u32)>> {
     let mut lives: Vec<Option<(u32, u32)>> = vec![None; plan.buffers.len()];
-    for (rank, program) in (0..).map(Rank).zip(&plan.programs) {
-        for (index, instr) in (0u32..).zip(&program.instrs) {
-            let reads = instr.action.reads();
-            for view in reads.iter().chain(instr.action.writes()).filter(|view| view.len > 0) {
-                if plan.buffer(view.buffer).rank == rank {
-                    let life = &mut lives[view.buffer.0 as usize];
-                    *life = Some((life.map_or(index, |(first, _)| first), index));
-                }
+    for rank in (0..plan.programs.len() as u32).map(Rank) {
+        each_access(plan, rank, |index, buffer| {
+            let life = &mut lives[buffer.0 as usize];
+            *life = Some((life.map_or(index, |(first, _)| first), index));
+        });
+    }
+    lives
+}
+
+/// Every access of a rank to a buffer of its own, in program order: instruction and buffer.
+pub(crate) fn each_access(plan: &Plan, rank: Rank, mut accesses: impl FnMut(u32, BufferId)) {
+    for (index, instr) in (0u32..).zip(&plan.programs[rank.index()].instrs) {
+        let reads = instr.action.reads();
+        for view in reads.iter().chain(instr.action.writes()).filter(|view| view.len > 0) {
+            if plan.buffer(view.buffer).rank == rank {
+                accesses(index, view.buffer);
             }
         }
     }
-    lives
 }
 
 /// What is live before the first instruction, and at every one.
@@ -235,11 +249,11 @@ fn live_of<'a>(
     for (decl, life) in decls {
         match (decl.life, life) {
             (Life::Step, Some((first, last))) => {
-                enter[first as usize].add(decl);
-                leave[last as usize].add(decl);
+                enter[first as usize].enter(decl);
+                leave[last as usize].enter(decl);
             }
             (Life::Step, None) => {}
-            (Life::Persistent | Life::Input(_) | Life::Output(_), _) => always.add(decl),
+            (Life::Persistent | Life::Input(_) | Life::Output(_), _) => always.enter(decl),
         }
     }
     let mut now = always;

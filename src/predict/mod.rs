@@ -34,7 +34,7 @@ use crate::planner::schedule::named::named;
 use crate::sim::cost::{Constants, Pricer};
 use crate::sim::{Ordered, SimError, Whatif};
 use crate::trace::Trace;
-use crate::trace::bubble::{Bubble, bubble};
+use crate::trace::bubble::{Bubble, weighted};
 use crate::trace::idle::StepTime;
 use memory::PositionMemory;
 
@@ -60,7 +60,7 @@ pub struct Prediction {
     pub tflops_per_gpu: f64,
     /// The same over the peak of the GPU.
     pub mfu: f64,
-    /// Waiting between the first forward and the last backward.
+    /// Waiting between the first forward and the last backward, over all ranks.
     pub bubble: Bubble,
     /// Bytes that cross in a step, over all ranks, by axis.
     pub bytes: BTreeMap<Axis, f64>,
@@ -110,7 +110,7 @@ pub fn predict(
         step_seconds,
         tflops_per_gpu: rate.tflops_per_gpu,
         mfu: rate.mfu,
-        bubble: bubble(&plan.plan, &trace),
+        bubble: weighted(&plan.plan, &trace, &plan.classes.sizes),
         bytes: bytes(&plan),
         memory: memory::positions(workload, &table),
         parts: StepParts::of(&plan, &trace, step_seconds),

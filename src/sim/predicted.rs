@@ -156,6 +156,7 @@ mod tests {
     use crate::planner::cluster::{cluster_plan, topology};
     use crate::planner::schedule::named::named;
     use crate::sim::cost::Constants;
+    use crate::trace::bubble::{Bubble, weighted};
     use proptest::prelude::*;
 
     /// A cluster and a step on it, with or without something slow.
@@ -225,8 +226,9 @@ mod tests {
         }
     }
 
-    /// The spans of every launch of every program, and the classes of the ranks.
-    fn spans(drawn: &Drawn, quotient: bool) -> (Vec<Vec<Span>>, Classes) {
+    /// The spans of every launch of every program, the classes of the ranks, and how much all ranks
+    /// wait.
+    fn spans(drawn: &Drawn, quotient: bool) -> (Vec<Vec<Span>>, Classes, Bubble) {
         let Drawn { workload, node, knobs } = drawn;
         let split = &workload.split;
         let table =
@@ -250,7 +252,10 @@ mod tests {
                 |(instr, _): &(&Instr, &Span)| matches!(instr.action, Action::Launch { .. });
             pairs.filter(launch).map(|(_, span)| *span).collect()
         });
-        (launches.collect(), ordered.cluster.classes)
+        let launches = launches.collect();
+        let ClusterPlan { plan, classes, .. } = ordered.cluster;
+        let waiting = weighted(&plan, &trace, &classes.sizes);
+        (launches, classes, waiting)
     }
 
     proptest! {
@@ -258,8 +263,12 @@ mod tests {
         #[test]
         fn one_rank_of_each_class_ends_every_op_when_all_its_members_do(drawn in drawn()) {
             prop_assume!(drawn.workload.split.ranks() <= 64);
-            let (few, classes) = spans(&drawn, true);
-            let (all, _) = spans(&drawn, false);
+            let (few, classes, waiting) = spans(&drawn, true);
+            let (all, _, of_all) = spans(&drawn, false);
+            let shares = |of: &Bubble| {
+                [of.waiting_over_span, of.waiting_over_ideal, of.idle_of_step]
+            };
+            prop_assert_eq!(shares(&waiting), shares(&of_all));
             for (rank, spans) in all.iter().enumerate() {
                 prop_assert_eq!(spans, &few[classes.of[rank] as usize], "rank {}", rank);
             }
@@ -282,7 +291,7 @@ mod tests {
         let even = Drawn { workload: workload(split, 8, 4), node: 8, knobs: Knobs::default() };
         let slow = Knobs { slow_ranks: vec![(Rank(0), 2.0)], ..Knobs::default() };
         let end = |drawn: &Drawn| {
-            let (spans, classes) = spans(drawn, true);
+            let (spans, classes, _) = spans(drawn, true);
             (spans.iter().flatten().map(|span| span.end).max().unwrap(), classes.count())
         };
         let (fast, classes) = end(&even);

@@ -43,6 +43,18 @@ pub struct RankBubble {
 
 /// Measures the waiting in a Trace of a Plan.
 pub fn bubble(plan: &Plan, trace: &Trace) -> Bubble {
+    weighted(plan, trace, &vec![1; plan.programs.len()])
+}
+
+/// The same where each rank of the Plan stands for `weights[rank]` ranks of a larger step.
+///
+/// # Panics
+/// If there is not a weight for each rank.
+pub fn weighted(plan: &Plan, trace: &Trace, weights: &[u32]) -> Bubble {
+    assert_eq!(weights.len(), plan.programs.len(), "a weight for each rank");
+    let all = |times: &mut dyn Iterator<Item = Nanos>| -> Nanos {
+        times.zip(weights).map(|(time, weight)| time * u64::from(*weight)).sum()
+    };
     let counted: Vec<Vec<Span>> = compute_spans(plan, trace, is_pass);
     let spans = || counted.iter().flatten();
     let span = Span {
@@ -54,11 +66,11 @@ pub fn bubble(plan: &Plan, trace: &Trace) -> Bubble {
         RankBubble { busy, waiting: span.duration() - busy }
     };
     let ranks: Vec<RankBubble> = counted.iter().map(rank).collect();
-    let busy: Nanos = ranks.iter().map(|rank| rank.busy).sum();
-    let waiting: Nanos = ranks.iter().map(|rank| rank.waiting).sum();
+    let busy = all(&mut ranks.iter().map(|rank| rank.busy));
+    let waiting = all(&mut ranks.iter().map(|rank| rank.waiting));
     let at_all = compute_spans(plan, trace, |_| true).into_iter();
-    let at_all: Nanos = at_all.map(|spans| length(&union(spans))).sum();
-    let step = trace.end() * ranks.len() as u64;
+    let at_all = all(&mut at_all.map(|spans| length(&union(spans))));
+    let step = all(&mut ranks.iter().map(|_| trace.end()));
     Bubble {
         waiting_over_span: ratio(waiting, busy + waiting),
         waiting_over_ideal: ratio(waiting, busy),

@@ -10,6 +10,7 @@ pub mod occupancy;
 pub mod rates;
 pub mod cause;
 pub mod captured;
+pub mod held;
 pub mod draw;
 pub mod export;
 pub(crate) mod cover;

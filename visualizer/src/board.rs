@@ -373,6 +373,16 @@ impl<'a> Board<'a> {
             .then(|| ((pointer.x - track.left) / track.width).clamp(0.0, 1.0))
     }
 
+    /// A bar that is pressed or dragged to bring a part of something into sight: which part of its
+    /// height, from 0 to 1.
+    pub fn grip(&self, area: Area, name: &str) -> Option<f32> {
+        let response = self.ui.interact(paint::rect(area), Id::unique(name), Sense::drag());
+        response.widget_info(|| WidgetInfo::labeled(Role::ScrollBar, true, name));
+        let at = response.interact_pointer_pos()?;
+        let is_held = response.is_pointer_button_down_on() && area.height > 0.0;
+        is_held.then(|| ((at.y - area.top) / area.height).clamp(0.0, 1.0))
+    }
+
     /// What is dragged to move a divider; where it was dragged to.
     pub fn handle(&mut self, area: Area, id: &str, cursor: CursorIcon) -> Option<egui::Pos2> {
         let rect = paint::rect(area).expand(2.0);

@@ -201,7 +201,7 @@ pub const BINDINGS: &[Binding] = bindings![
     Action::Zoom(Back), "Zoom out", Held, [place(Key::S), meaning(NONE, Key::Minus)];
     Action::Pan(Back), "View left", Held, [place(Key::A)];
     Action::Pan(Forward), "View right", Held, [place(Key::D)];
-    Action::Fit, "Whole step", Once, [meaning(NONE, Key::Num0)];
+    Action::Fit, "Whole step, its axis as short as can be", Once, [meaning(NONE, Key::Num0)];
     Action::FitSelection, "Zoom to the selection", Once, [place(Key::Z)];
     Action::Row(Back), "Select in the row above", Held, [meaning(NONE, Key::ArrowUp)];
     Action::Row(Forward), "Select in the row below", Held, [meaning(NONE, Key::ArrowDown)];
@@ -348,11 +348,18 @@ impl State {
             return None;
         }
         let action = found.action;
-        let opens_or_closes =
-            matches!(action, Action::Escape | Action::Palette | Action::Help | Action::FullScreen);
-        let plain = !(modifiers.command || modifiers.alt || matches!(key, Key::F1 | Key::F11));
+        let opens_or_closes = matches!(
+            action,
+            Action::Escape
+                | Action::Palette
+                | Action::Help
+                | Action::FullScreen
+                | Action::Workspace(_)
+        );
+        let functions = [Key::F1, Key::F2, Key::F3, Key::F4, Key::F11];
+        let writes = !(modifiers.command || modifiers.alt || functions.contains(key));
         let allowed = match (self.keyboard, holder) {
-            (_, Holder::TextField) => opens_or_closes && (!plain || action == Action::Escape),
+            (_, Holder::TextField) => opens_or_closes && (!writes || action == Action::Escape),
             (Keyboard::Dialogue, _) => opens_or_closes,
             (Keyboard::Window, Holder::Control) => !matches!(key, Key::Space | Key::Enter),
             (Keyboard::Window, Holder::Nobody) => true,
@@ -439,7 +446,8 @@ mod tests {
             let event = press(chord.key, chord.key, chord.modifiers);
             let in_text = state.action(&event, Holder::TextField);
             assert_eq!(state.action(&event, Holder::Nobody), Some(binding.action));
-            if chord.modifiers.is_none() && !matches!(chord.key, Key::Escape | Key::F11) {
+            let writes_nothing = [Key::Escape, Key::F2, Key::F3, Key::F4, Key::F11];
+            if chord.modifiers.is_none() && !writes_nothing.contains(&chord.key) {
                 assert_eq!(in_text, None, "{}", binding.name);
             }
         }
@@ -454,6 +462,7 @@ mod tests {
         let state = State { keyboard: Keyboard::Dialogue, ..State::default() };
         let of = |key| state.action(&press(key, key, NONE), Holder::Nobody);
         assert_eq!(of(Key::Escape), Some(Action::Escape));
+        assert_eq!(of(Key::F4), Some(Action::Workspace(Workspace::Plan)));
         assert_eq!(of(Key::Space), None);
         assert_eq!(of(Key::F), None);
     }

@@ -137,6 +137,7 @@ fn run(args: &Args) -> Result<Run, Refusal> {
 
 fn tell(told: Told<'_>) {
     match told {
+        Told::Trained(done, of) => eprintln!("{done} of {of} steps"),
         Told::Written(path) => println!("{}", path.display()),
         Told::NoAdapter(why) => {
             eprintln!("No adapter paints ({why}): the pictures are made from vector pictures");

@@ -8,12 +8,14 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use shardlab::config::{Scenario, user_folder};
 use shardlab::trace::Span;
 use shardlab::trace::draw::timeline::Target;
 use toml::de::{DeTable, DeValue};
 
+use crate::app::{Choices, Wish};
 use crate::export;
 use crate::panels;
 use crate::play::WhilePaused;
@@ -63,6 +65,18 @@ pub struct View {
     pub selection: Option<Target>,
     /// How the height and the width are shared out.
     pub dividers: Dividers,
+    /// What is held against what in Compare.
+    pub compare: Choices,
+    /// What is wished in Plan.
+    #[serde(deserialize_with = "sensible")]
+    pub plan: Wish,
+}
+
+/// A wish that can be asked.
+fn sensible<'de, D: Deserializer<'de>>(from: D) -> Result<Wish, D::Error> {
+    let wish = Wish::deserialize(from)?;
+    wish.check().map_err(D::Error::custom)?;
+    Ok(wish)
 }
 
 impl View {
@@ -164,7 +178,7 @@ fn view(text: &str, path: &Path, warnings: &mut Vec<String>) -> Option<View> {
 }
 
 /// The keys of a view.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 13] = [
     "workspace",
     "scheme",
     "distance",
@@ -176,6 +190,8 @@ const KEYS: [&str; 11] = [
     "marked",
     "selection",
     "dividers",
+    "compare",
+    "plan",
 ];
 
 /// A tab by name.
@@ -220,12 +236,15 @@ pub fn path() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::Choice;
+    use shardlab::config::{Layout, ScheduleName};
     use shardlab::mesh::{Axis, Rank};
     use shardlab::trace::draw::timeline::Level;
     use shardlab::units::Nanos;
 
     fn full() -> Saved {
         let span = |start, end| Some(Span { start: Nanos(start), end: Nanos(end) });
+        let layout = Layout { pp: 4, schedule: ScheduleName::GPipe, ..Layout::default() };
         let view = View {
             workspace: Workspace::Plan,
             scheme: Scheme::Dark,
@@ -238,6 +257,8 @@ mod tests {
             marked: span(5, 7),
             selection: Some(Target::block(Rank(3), Level::Layer, 12)),
             dividers: Dividers { timeline: 1.0 / 3.0, left: 0.7 },
+            compare: Choices { above: Choice::Layout(Box::new(layout)), below: Choice::Predicted },
+            plan: Wish { gpus: 64, batch: 256, links: [0.5, 1.0, 1.0 / 3.0], ..Wish::default() },
         };
         Saved { scenario: presets::all().remove(4).scenario, view: Some(view) }
     }
@@ -312,5 +333,23 @@ mod tests {
         assert!(warnings.iter().any(|text| text.contains(&told)), "{warnings:?}");
         let told = format!("line {}: `view.speed` makes no sense here", line + 1);
         assert!(warnings.iter().any(|text| text.contains(&told)), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_wish_that_cannot_be_asked_is_told_and_left_out() {
+        let text = full().to_toml().unwrap();
+        for (from, to) in [
+            ("model = \"llama-3-70b\"", "model = \"llama-9\""),
+            ("cluster = \"h100\"", "cluster = \"a-barn\""),
+            ("gpus = 64", "gpus = 0"),
+            ("jitter = 0.0", "jitter = nan"),
+        ] {
+            assert!(text.contains(from), "{from}: {text}");
+            let (saved, warnings) =
+                Saved::parse(&text.replace(from, to), Path::new("s.toml")).unwrap();
+            assert_eq!(saved.view.unwrap().plan, Wish::default());
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            assert!(warnings[0].contains("`view.plan` makes no sense here"), "{warnings:?}");
+        }
     }
 }

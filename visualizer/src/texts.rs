@@ -95,6 +95,9 @@ pub fn done(trained: u64, shown: Option<u64>) -> String {
     format!("Training done, {trained} steps. Replaying step {shown}; nothing is running.")
 }
 
+/// Nobody has touched the window for long. Training stops as well, unless it goes on while paused.
+pub const LEFT_ALONE: &str = "Paused after 10 minutes without input. Space goes on.";
+
 /// A step with a number that is not finite: `Step 57: first non-finite number on rank 3, layer 2, B1,
 /// in lm_head.weight.`
 pub fn not_finite(step: u64, first: Option<&NonFinite>) -> String {

@@ -14,6 +14,7 @@ pub mod memory;
 pub mod numbers;
 pub mod playback;
 pub mod scene;
+pub mod scroll;
 pub mod svg;
 pub mod theme;
 pub mod timeline;

@@ -151,13 +151,6 @@ pub struct Layout {
     pub more_from: Option<usize>,
 }
 
-impl Layout {
-    /// The row at a point.
-    pub fn row_at(&self, at: Point) -> Option<usize> {
-        self.rows.iter().find(|(area, _)| area.contains(at)).map(|(_, row)| *row)
-    }
-}
-
 /// What of the table is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Frame {
@@ -425,9 +418,6 @@ mod tests {
             assert!(texts.iter().any(|text| text == expected), "{expected}: {texts:?}");
         }
         assert_eq!((layout.rows.len(), layout.more_from), (4, None));
-        for (area, row) in &layout.rows {
-            assert_eq!(layout.row_at(area.centre()), Some(*row));
-        }
     }
 
     #[test]

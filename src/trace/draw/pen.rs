@@ -159,10 +159,15 @@ pub(super) fn unit(largest: Bytes) -> (&'static str, u64) {
 }
 
 /// A size in that unit, with one digit behind the point.
-pub(super) fn sized(bytes: Bytes, (name, size): (&str, u64)) -> String {
+pub(super) fn sized(bytes: Bytes, unit: (&str, u64)) -> String {
+    format!("{} {}", number(bytes, unit), unit.0)
+}
+
+/// The same without the name of the unit, which stands nearby.
+pub(super) fn number(bytes: Bytes, (_, size): (&str, u64)) -> String {
     match size {
-        1 => format!("{} {name}", bytes.0),
-        _ => format!("{:.1} {name}", bytes.0 as f64 / size as f64),
+        1 => bytes.0.to_string(),
+        _ => format!("{:.1}", bytes.0 as f64 / size as f64),
     }
 }
 

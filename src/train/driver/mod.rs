@@ -10,7 +10,7 @@
 
 mod events;
 mod explained;
-pub(super) mod priority;
+mod priority;
 mod reference;
 mod worker;
 
@@ -19,6 +19,7 @@ mod tests;
 
 pub use events::{Difference, Event, Facts, Fork, Place, REPORTS_MAX, StepSummary, Stepped};
 pub use explained::Explained;
+pub use priority::lower_priority;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -138,7 +139,7 @@ impl Driver {
         let worker = Worker::new(setup, orders, Arc::clone(&queue), Arc::clone(&stops));
         let told = Arc::clone(&queue);
         let life = move || {
-            priority::lower();
+            lower_priority();
             if catch_unwind(AssertUnwindSafe(|| worker.live())).is_err() {
                 told.push(Event::Failed(Explained {
                     what: "the run".into(),

@@ -7,7 +7,7 @@ const NICER: i32 = 5;
 
 /// Lowers the priority of this thread, and so of all that it starts: the workers of its executors.
 #[cfg(target_os = "linux")]
-pub(in crate::train) fn lower() {
+pub fn lower_priority() {
     // On Linux a nice value is a thread's own and is handed down. Where it is refused, training
     // competes with the window, as elsewhere.
     rustix::process::nice(NICER).ok();
@@ -15,4 +15,4 @@ pub(in crate::train) fn lower() {
 
 /// Elsewhere threads cannot be told apart without unsafe code: the run competes with the window.
 #[cfg(not(target_os = "linux"))]
-pub(in crate::train) fn lower() {}
+pub fn lower_priority() {}

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Examination, examine};
 use crate::config::Scenario;
-use crate::train::driver::{Explained, priority};
+use crate::train::driver::{Explained, lower_priority};
 use crate::train::session::Options;
 
 /// Asks the two judges as [`examine`] does, and tells the answer when it comes, from another thread.
@@ -19,7 +19,7 @@ pub fn examine_aside(
     tell: impl FnOnce(Result<Examination, Explained>) + Send + 'static,
 ) -> io::Result<()> {
     let ask = move || {
-        priority::lower();
+        lower_priority();
         let answer = catch_unwind(AssertUnwindSafe(|| examine(&scenario, &options)));
         tell(match answer {
             Ok(answer) => answer.map_err(|error| Explained::of(&error)),

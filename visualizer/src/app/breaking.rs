@@ -81,13 +81,7 @@ impl App {
     pub(super) fn opened(&self, popup: Popup, target: Target, at: Option<Point>) -> Over {
         let area = self.zones.timeline;
         let beside = || Point { x: area.left + area.width / 4.0, y: area.top + area.height / 4.0 };
-        let at = match popup {
-            Popup::Half(half) => {
-                let heading = self.compare.heading(half);
-                Point { x: heading.left, y: heading.bottom() }
-            }
-            _ => at.unwrap_or_else(beside),
-        };
+        let at = at.unwrap_or_else(beside);
         Over::open(popup, About { saved: self.saved(), target, at }, || self.offer())
     }
 

@@ -10,7 +10,7 @@ use shardlab::units::Nanos;
 
 use super::explain::About;
 use super::watch::Watch;
-use super::{App, breaking, compare, explain, top_bar, transport};
+use super::{App, Half, breaking, compare, explain, top_bar, transport};
 use crate::board::{Board, Desk};
 use crate::over::Around;
 use crate::paint;
@@ -20,6 +20,7 @@ use crate::run::State;
 use crate::shown::{Command, Popup, Shared, Workspace};
 use crate::software::{Software, is_software};
 use crate::style::{Scheme, colour};
+use crate::texts;
 use crate::zones::Zones;
 
 /// Longest time that passes in one frame: a window that was hidden does not jump.
@@ -30,7 +31,7 @@ const SETTLED: u64 = 3;
 const PATIENCE: f64 = 1.5;
 /// Seconds after which a step that runs is seen.
 const LONG: f64 = 2.0;
-/// Seconds without input after which playback pauses when nothing is trained any more.
+/// Seconds without input after which everything pauses, so that no machine works for nobody.
 const IDLE: f64 = 600.0;
 
 impl eframe::App for App {
@@ -69,6 +70,9 @@ impl App {
             self.reshape();
         }
         self.predict_here(ctx);
+        if self.view.workspace == Workspace::Compare {
+            self.compare.lay_out(ctx, &self.run, self.step.as_ref());
+        }
         if self.view.workspace == Workspace::Plan {
             let trained = self.broken.whole().unwrap_or(self.run.scenario());
             self.planning.follow(ctx, trained);
@@ -100,9 +104,9 @@ impl App {
         if let Some(seconds) = self.figures.refresh(&self.run, now) {
             ctx.request_repaint_after(Duration::from_secs_f64(seconds));
         }
-        let is_over = matches!(self.run.state(), State::Done);
-        if is_over && now - self.last_input > IDLE {
+        if self.play.mode() != Mode::Paused && now - self.last_input > IDLE {
             self.play.pause();
+            self.notice = Some(texts::LEFT_ALONE.into());
         }
         if self.step.is_some() && self.play.mode() != Mode::Paused {
             // egui comes earlier by the time that it expects a frame to take.
@@ -208,7 +212,9 @@ impl App {
                 }
                 _ => breaking::changes_of(over, &shared),
             };
-            let around = Around { window, anchors: self.anchors, keys: &self.keys, tabs, more };
+            let (anchors, keys) = (self.anchors, &self.keys);
+            let headings = Half::BOTH.map(|half| self.compare.heading(half));
+            let around = Around { window, anchors, headings, keys, tabs, more };
             commands.extend(over.show(ui.ctx(), desk, &around));
         }
         // Last, because it speaks of what is under the pointer now.

@@ -109,19 +109,22 @@ fn loss(run: &Run) -> Tile {
     let recent = &losses[losses.len().saturating_sub(8)..];
     let now = recent.iter().map(|(_, loss)| loss).sum::<f64>() / recent.len() as f64;
     let (figure, remark) = match losses.first() {
-        Some((_, first)) => (
-            format!("{now:.2}"),
-            format!("{} from {first:.2}, mean of 8 steps", if now <= *first { "↓" } else { "↑" }),
-        ),
+        Some((_, first)) => {
+            let way = if now <= *first { "↓" } else { "↑" };
+            let [from, to] = [recent.first(), recent.last()].map(|s| s.map_or(0, |s| s.0 + 1));
+            let steps =
+                if from == to { format!("step {to}") } else { format!("steps {from}–{to}") };
+            (format!("{now:.2}"), format!("{way} from {first:.2}, mean of {steps}"))
+        }
         None => ("–".into(), String::new()),
     };
     let marks = run.facts().and_then(|facts| facts.marks);
     let hint = match marks {
         Some(marks) => format!(
-            "Training loss in nats per byte, mean of 8 steps. Letter pairs alone give {:.2}: lower has learned more.",
+            "Training loss of the newest steps, nats per byte. Letter pairs alone give {:.2}: lower has learned more.",
             marks.pairs
         ),
-        None => "Training loss in nats per token, mean of 8 steps. Lower has learned more.".into(),
+        None => "Training loss of the newest steps, nats per token. Lower has learned more.".into(),
     };
     Tile { name: "Loss", figure, widest: "0.00", remark, badge: None, hint }
 }
@@ -133,7 +136,7 @@ fn waiting(run: &Run, waiting: Option<(u64, f64)>) -> Tile {
     };
     let formula = texts::formula(&run.scenario().layout);
     let remark = match formula {
-        Some(share) => format!("formula {:.1}", 100.0 * share),
+        Some(share) => format!("{:.1} % {}", 100.0 * share, Badge::Formula.word()),
         None => String::new(),
     };
     let hint = match formula {

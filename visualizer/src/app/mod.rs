@@ -23,7 +23,7 @@ mod transport;
 mod watch;
 mod window;
 
-pub use compare::{Choice, Compare, Compared, Difference, Half, Held};
+pub use compare::{Choice, Choices, Compare, Compared, Difference, Half, Held};
 pub use picture::{Paper, Wanted};
 pub use plan::{Control, Foreseen, Planning, Refusal, Wish};
 pub use top_bar::Anchors;
@@ -317,6 +317,8 @@ impl App {
             window: self.sight.window,
             marked: self.sight.marked,
             selection: self.sight.selection,
+            compare: self.compare.choices(),
+            plan: self.planning.wish().clone(),
             ..self.view.clone()
         };
         Saved { scenario: self.scenario().clone(), view: Some(view) }
@@ -330,6 +332,8 @@ impl App {
         self.play.choose_speed(view.speed.map(Speed::new));
         let (window, marked, selection) = (view.window, view.marked, view.selection);
         self.sight = Sight { window, marked, selection, ..Sight::default() };
+        self.compare.restore(view.compare.clone());
+        self.planning.wish_for(view.plan.clone());
         self.view = view;
     }
 

@@ -68,9 +68,15 @@ impl App {
                     self.obey(ctx, command);
                 }
             }
-            Command::Cut(cut) => self.planning.take_cut(&cut),
+            Command::Cut(cut) => {
+                self.planning.take_cut(&cut);
+                self.keep();
+            }
             Command::Control(control) => self.planning.choose(control),
-            Command::Wish(control, setting) => self.planning.set(control, setting),
+            Command::Wish(control, setting) => {
+                self.planning.set(control, setting);
+                self.keep();
+            }
             Command::OpenSchedule(path) => {
                 self.over = Some(Over::schedule(&path, self.scenario()));
             }
@@ -79,6 +85,7 @@ impl App {
                 let given = given(&self.run, (self.times.as_ref(), &self.here), self.step.as_ref());
                 self.compare.choose(ctx, (half, choice), &given);
                 self.reshape();
+                self.keep();
             }
         }
         self.keys.give_to(Over::keyboard(self.over.as_ref()));
@@ -138,7 +145,10 @@ impl App {
             Action::Escape => self.escape(ctx),
             Action::Describe => self.notice = self.description(),
             Action::Tab(number) => self.open_tab(usize::from(number)),
-            Action::Workspace(workspace) => self.turn_to(workspace),
+            Action::Workspace(workspace) => {
+                self.over = None;
+                self.turn_to(workspace);
+            }
             Action::Choose(half) => {
                 self.turn_to(Workspace::Compare);
                 self.toggle(Popup::Half(half));

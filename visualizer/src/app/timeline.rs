@@ -175,6 +175,10 @@ impl TimelinePart {
             commands.push(Command::Scroll(scroll_to(&layout, position, seen.sight.scroll)));
         }
         read_out(board.ui(), &response, &layout, seen);
+        let at = response.hover_pos().map(|pos| Point { x: pos.x, y: pos.y });
+        if let Some(text) = at.and_then(|at| beside_blocks(&layout, seen, at)) {
+            board.hint(text);
+        }
         commands.extend(self.pointer(board.ui(), &response, &layout, seen));
         commands
     }
@@ -264,12 +268,28 @@ impl TimelinePart {
     }
 }
 
+/// What the ruler and the place behind the step are for.
+fn beside_blocks(layout: &Layout, seen: &Seen<'_>, at: Point) -> Option<&'static str> {
+    if layout.ruler.contains(at) {
+        return Some(match seen.playhead {
+            Some(_) => {
+                "Drag to move the playhead. 0 shows the whole step, its axis as short as it can be."
+            }
+            None => "0 shows the whole step, its axis as short as it can be.",
+        });
+    }
+    let is_behind = layout.track.contains(at) && layout.time_at(at.x) >= seen.timeline.end();
+    is_behind.then_some(
+        "The step is over here: the axis holds the longest of the last steps. 0 shortens it.",
+    )
+}
+
 fn wheel(ui: &egui::Ui, at: Point, layout: &Layout, seen: &Seen<'_>, commands: &mut Vec<Command>) {
     let (scroll, zoom, shift) =
         ui.input(|input| (input.smooth_scroll_delta, input.zoom_delta(), input.modifiers.shift));
     let (view, end) = (seen.window(), seen.end);
     let time = layout.time_at(at.x);
-    let hidden = (layout.content_height - layout.track.height).max(0.0);
+    let hidden = layout.hidden();
     if zoom != 1.0 {
         commands.push(Command::Window(window::zoomed(view, f64::from(zoom), time, end)));
     } else if scroll.x != 0.0 || (shift && scroll.y != 0.0) {
@@ -346,8 +366,7 @@ fn shown_step(shared: &Shared<'_>) -> u64 {
 fn scroll_to(layout: &Layout, position: u32, now: f32) -> f32 {
     let is_heading = |row: &&RowBox| row.kind == RowKind::Heading { position };
     let heading = layout.rows.iter().find(is_heading).map_or(layout.track.top, |row| row.area.top);
-    let most = (layout.content_height - layout.track.height).max(0.0);
-    (now + heading - layout.track.top).clamp(0.0, most)
+    (now + heading - layout.track.top).clamp(0.0, layout.hidden())
 }
 
 /// What stands there before the first step: what is done just now, and how far it is.

@@ -63,17 +63,43 @@ pub enum ExportError {
     },
 }
 
+/// Whether a file of this name could be written: before long work is begun for it.
+///
+/// # Errors
+/// If the folder cannot be made or written.
+pub fn try_out(path: &Path) -> Result<(), ExportError> {
+    let failed = |why| ExportError::Write { path: path.to_owned(), why };
+    if path.is_dir() {
+        return Err(failed(std::io::ErrorKind::IsADirectory.into()));
+    }
+    let beside = beside(path, ".try");
+    make_folder(path).and_then(|()| fs::write(&beside, b"")).map_err(failed)?;
+    fs::remove_file(&beside).map_err(failed)
+}
+
+/// Makes the folder of a file.
+fn make_folder(path: &Path) -> std::io::Result<()> {
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => fs::create_dir_all(folder),
+        None => Ok(()),
+    }
+}
+
+/// A file beside another one.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(ending);
+    beside.into()
+}
+
 /// Writes a file whole or not at all: beside, then renamed.
 ///
 /// # Errors
 /// If the folder cannot be made or the file cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
     let failed = |why| ExportError::Write { path: path.to_owned(), why };
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).map_err(failed)?;
-    }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
+    make_folder(path).map_err(failed)?;
+    let beside = beside(path, ".part");
     fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, path)).map_err(failed)
 }
 
@@ -88,7 +114,22 @@ mod tests {
         write(&path, b"<svg/>").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"<svg/>");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-        let error = write(&path.join("below-a-file"), b"").unwrap_err().to_string();
-        assert!(error.contains("picture.svg") && error.contains("another folder"), "{error}");
+        for refused in [write(&path.join("below-a-file"), b""), try_out(&path.join("below-a-file"))]
+        {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains("picture.svg") && error.contains("another folder"), "{error}");
+        }
+    }
+
+    #[test]
+    fn trying_out_a_place_leaves_nothing_but_its_folder_and_no_file_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/picture.png");
+        try_out(&path).unwrap();
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+        fs::write(&path, b"there").unwrap();
+        try_out(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"there");
+        assert!(try_out(folder.path()).is_err(), "a folder is no file");
     }
 }

@@ -47,6 +47,8 @@ pub enum ShotError {
 /// What is told while pictures are made.
 #[derive(Clone, Copy, Debug)]
 pub enum Told<'a> {
+    /// So many steps of so many are trained.
+    Trained(u64, u64),
     /// A file is written.
     Written(&'a Path),
     /// No adapter paints, and why.

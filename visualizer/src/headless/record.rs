@@ -32,7 +32,7 @@ pub struct Take {
 /// If the run fails before the step, has none to show, or the file cannot be written.
 pub fn record(take: Take, mut tell: impl FnMut(Told<'_>)) -> Result<Bytes, ShotError> {
     let Take { run, size, path } = take;
-    let mut window = run.open(size, Scale(1.0), None)?;
+    let mut window = run.open(&path, (size, Scale(1.0)), None, &mut tell)?;
     window.frames(2);
     let app = window.app();
     let no_step = || ShotError::Run("no step has ended, so there is nothing to show".into());

@@ -1,21 +1,24 @@
 //! The run that pictures are taken of: trained to a step on the spot, or with the times of a file.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shardlab::config::Scenario;
 use shardlab::trace::Clock;
 use shardlab::trace::export::Recording;
 use shardlab::train::Options;
 
-use super::{Headless, Painter, ShotError};
+use super::{Headless, Painter, ShotError, Told};
 use crate::app::{Source, Start, Times};
 use crate::args::{Scale, Size};
+use crate::export;
 use crate::run::State;
 use crate::saved::View;
 
 /// How often the run is asked what there is.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often it is told how far it is.
+const TELL_EVERY: Duration = Duration::from_secs(2);
 
 /// A run that is trained to a step.
 #[derive(Debug)]
@@ -33,19 +36,21 @@ pub struct Run {
 }
 
 impl Run {
-    /// Trains and opens the window on the step.
+    /// Trains and opens the window on the step, unless `file` cannot be written later.
     pub(super) fn open(
         self,
-        size: Size,
-        scale: Scale,
+        file: &Path,
+        (size, scale): (Size, Scale),
         painter: Option<Painter>,
+        tell: &mut dyn FnMut(Told<'_>),
     ) -> Result<Headless, ShotError> {
         let Self { scenario, options, view, at, trace } = self;
         let recording = trace.as_deref().map(read).transpose()?;
+        export::try_out(file)?;
         let source = Source::TrainedTo(at);
         let start = Start { scenario, options, view, store: None, source, notes: Vec::new() };
         let mut window = Headless::open(start, size, scale, painter);
-        train(&mut window, at)?;
+        train(&mut window, at, tell)?;
         if let (Some(recording), Some(path)) = (recording, trace) {
             let facts = window.app().run().facts();
             let fits = facts.is_some_and(|facts| facts.plan.programs == recording.plan.programs);
@@ -63,7 +68,8 @@ impl Run {
 }
 
 /// Waits until the run holds at the step.
-fn train(window: &mut Headless, at: u64) -> Result<(), ShotError> {
+fn train(window: &mut Headless, at: u64, tell: &mut dyn FnMut(Told<'_>)) -> Result<(), ShotError> {
+    let (mut told, mut told_at) = (0, Instant::now());
     loop {
         window.app_mut().listen();
         let run = window.app().run();
@@ -72,6 +78,10 @@ fn train(window: &mut Headless, at: u64) -> Result<(), ShotError> {
             State::NotFinite { .. } | State::Hang { .. } => return Ok(()),
             State::Held | State::Done if run.trained() >= at => return Ok(()),
             State::Starting(_) | State::Training | State::Held | State::Done => {}
+        }
+        if run.trained() > told && told_at.elapsed() >= TELL_EVERY {
+            (told, told_at) = (run.trained(), Instant::now());
+            tell(Told::Trained(told, at));
         }
         std::thread::sleep(LOOK_EVERY);
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use shardlab::trace::captured::first;
 use shardlab::trace::draw::scene::Area;
 
 use crate::app::App;
@@ -12,7 +13,7 @@ use crate::export::parts::{Part, file_name};
 use crate::export::{self, ExportError, moment};
 use crate::keys::Action;
 use crate::panels;
-use crate::shown::{Command, Side, Workspace};
+use crate::shown::{Command, Side, Step, Workspace};
 use crate::zones::Dividers;
 
 use super::{Headless, Painter, Run, ShotError, Told};
@@ -50,7 +51,9 @@ pub fn take(
     painter: Result<Painter, String>,
     mut tell: impl FnMut(Told<'_>),
 ) -> Result<(), ShotError> {
-    let Shots { run, parts, format, size, scale, folder } = shots;
+    let Shots { run, mut parts, format, size, scale, folder } = shots;
+    // The numbers of a collective take one more step: what comes before shows none of it.
+    parts.sort_by_key(|(part, _)| shows_a_collective(*part));
     let painter = match (format, painter) {
         (Format::Svg, _) => None,
         (Format::Png, Ok(painter)) => Some(painter),
@@ -60,7 +63,7 @@ pub fn take(
         }
     };
     let studio = Studio { scale, format, size, has_painter: painter.is_some() };
-    let mut window = run.open(size, scale, painter)?;
+    let mut window = run.open(&folder.join("picture"), (size, scale), painter, &mut tell)?;
     window.app_mut().audit().keep_scenes();
     window.frames(SETTLED);
     let telling = window.app().step().map(moment::telling).unwrap_or_default();
@@ -70,6 +73,9 @@ pub fn take(
     for (part, name) in parts {
         let shown = turn_to(&mut window, part);
         window.frames(SETTLED);
+        if shows_a_collective(part) {
+            capture(&mut window);
+        }
         // What is planned or predicted beside the window comes when it is ready.
         let begin = Instant::now();
         while is_awaited(window.app(), begin.elapsed()) {
@@ -93,6 +99,28 @@ fn is_awaited(app: &App, waited: Duration) -> bool {
     let plan = app.planned();
     let only_searches = plan.is_busy() && !plan.is_predicting();
     app.is_busy() && !(only_searches && waited > PATIENCE)
+}
+
+/// Whether a part steps through a collective.
+fn shows_a_collective(part: Part) -> bool {
+    part == Part::Tab(Side::Left, panels::COLLECTIVE)
+}
+
+/// Trains the step that gives the open collective its numbers. Where there is none, the tab says so.
+fn capture(window: &mut Headless) {
+    let facts = window.app().run().facts();
+    let Some(at) = facts.and_then(|facts| first(&facts.plan, &facts.order)) else { return };
+    window.ask(Command::Capture(at));
+    let (begin, step) = (Instant::now(), window.app().step().map(Step::number));
+    while window.app().run().captured(at).is_none() && begin.elapsed() < PATIENCE {
+        std::thread::sleep(LOOK_EVERY);
+        window.app_mut().listen();
+    }
+    window.frames(SETTLED);
+    // All pictures are of one step.
+    if let Some(step) = step {
+        window.ask(Command::SeekStep(step));
+    }
 }
 
 /// How pictures are made.

@@ -66,9 +66,15 @@ impl Menu {
         }
     }
 
-    /// Where it was asked for.
-    pub(super) fn at(&self) -> Point {
-        self.at
+    /// Where it hangs: below the name of what it changes, or where it was asked for.
+    pub(super) fn at(&self, headings: [Area; 2]) -> Point {
+        match self.subject {
+            Subject::Target(_) => self.at,
+            Subject::Half(half) => {
+                let heading = headings[usize::from(half == Half::Lower)];
+                Point { x: heading.left, y: heading.bottom() }
+            }
+        }
     }
 
     pub(super) fn show(

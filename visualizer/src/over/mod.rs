@@ -62,6 +62,8 @@ pub struct Around<'a> {
     pub window: Area,
     /// Where lists hang.
     pub anchors: Anchors,
+    /// Names of the two timelines that are compared, from top to bottom.
+    pub headings: [Area; 2],
     /// What keys read.
     pub keys: &'a Keys,
     /// Tabs by name, left and right.
@@ -219,7 +221,10 @@ impl Over {
         let (left, top) = match &self.0 {
             Kind::Scenarios(_) => (around.anchors.scenario.left, around.anchors.scenario.bottom()),
             Kind::Split(_) => (around.anchors.split.left, around.anchors.split.bottom()),
-            Kind::Menu(menu) => (menu.at().x, menu.at().y),
+            Kind::Menu(menu) => {
+                let at = menu.at(around.headings);
+                (at.x, at.y)
+            }
             Kind::Palette(_)
             | Kind::Help(_)
             | Kind::Path(_)

@@ -1,10 +1,12 @@
-//! Memory: what every rank holds at its peak, and the chosen rank over the step.
+//! Memory: the most that every rank holds in the shown step beside what was counted for it, and the
+//! chosen rank over the step.
 
-use shardlab::ledger::RankMemory;
+use shardlab::ledger::{ByRole, RankMemory};
 use shardlab::mesh::Rank;
 use shardlab::trace::draw::memory::{Frame, OverTime, draw};
 use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::timeline::Target;
+use shardlab::trace::held::Held;
 
 use super::Panel;
 use super::picture::{Prepared, before_first, picture, rank_of};
@@ -15,6 +17,7 @@ use crate::shown::{Command, Shared, Step};
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     rank: Rank,
+    held: Prepared<(), Vec<ByRole>>,
     over_time: Prepared<Rank, OverTime>,
 }
 
@@ -24,7 +27,7 @@ impl Panel for Memory {
     }
 
     fn about(&self) -> &'static str {
-        "What each rank holds at its peak, by role; the chosen rank over the step."
+        "The most that each rank holds, by role, with what was predicted; the chosen rank over the step."
     }
 
     fn clear(&mut self) {
@@ -38,12 +41,14 @@ impl Panel for Memory {
         self.rank = chosen(step, shared.sight.selection).unwrap_or(self.rank);
         let rank = self.rank;
         let over_time = self.over_time.get(step, rank, || OverTime::new(&step.timeline, rank));
-        let ranks: Vec<RankMemory> =
+        let trace = step.timeline.trace();
+        let held = self.held.get(step, (), || Held::of(&step.facts.plan, trace).peaks());
+        let counted: Vec<RankMemory> =
             step.facts.ledger.ranks.iter().map(|rank| rank.memory).collect();
         let frame = Frame {
             timeline: &step.timeline,
-            ranks: &ranks,
-            predicted: &[],
+            held,
+            counted: &counted,
             cap: shared.run.memory_cap(),
             over_time: Some(over_time),
             playhead: Some(shared.play.playhead()),

@@ -11,7 +11,7 @@ use shardlab::units::Bytes;
 
 use super::Panel;
 use super::picture::{Prepared, before_first, picture};
-use crate::board::Board;
+use crate::board::{Board, Control};
 use crate::shown::{Command, Shared, Step};
 use crate::texts;
 
@@ -52,20 +52,28 @@ impl Panel for Numbers {
         let rows =
             self.rows.get(step, key, || rows(step, (measured.map(AsRef::as_ref), predicted)));
         let frame = Frame { open: self.open, hover: self.hover, first: self.first };
-        let (layout, pointer) =
+        let (layout, _) =
             picture(board, (area, "numbers"), |sketch, area| draw(sketch, area, rows, &frame));
-        let row = pointer.at.and_then(|at| layout.row_at(at));
-        if let Some(row) = row.and_then(|row| rows.get(row)) {
-            board.hint(row.sentence());
-        }
-        if let (true, Some(row)) = (pointer.clicked, row) {
-            self.open = if self.open == Some(row) { None } else { Some(row) };
-            if let Some(text) = rows.get(row).and_then(Row::copied) {
-                board.ctx().copy_text(text);
+        self.hover = None;
+        for (line, index) in &layout.rows {
+            let Some(row) = rows.get(*index) else { continue };
+            let (id, text) = (format!("number {index}"), row.sentence());
+            let response = board.interact(*line, Control::text(&id, "", &text));
+            if response.hovered() || response.has_focus() {
+                self.hover = Some(*index);
+            }
+            if response.clicked() {
+                self.open = if self.open == Some(*index) { None } else { Some(*index) };
+                if let Some(text) = row.copied() {
+                    board.ctx().copy_text(text);
+                }
             }
         }
-        self.hover = row;
-        self.scroll(pointer.wheel, layout.more_from.is_some());
+        let wheel = match board.is_over(area) {
+            true => board.ctx().input(|input| input.smooth_scroll_delta.y),
+            false => 0.0,
+        };
+        self.scroll(wheel, layout.more_from.is_some());
         Vec::new()
     }
 }

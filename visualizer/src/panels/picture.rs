@@ -25,8 +25,6 @@ pub(super) struct Pointer {
     pub(super) asked: bool,
     /// Whether it is held down.
     pub(super) held: bool,
-    /// How far the wheel was turned, in points.
-    pub(super) wheel: f32,
 }
 
 /// Draws a picture; what came of it, and what the pointer does.
@@ -45,13 +43,9 @@ pub(super) fn picture<T>(
     let drawn = draw(&mut sketch, area.shrunk(look.gap(2), look.gap(1)));
     board.picture(&sketch.scene);
     let pointer = response.hover_pos().map(|pos| Point { x: pos.x, y: pos.y });
-    let wheel = match pointer {
-        Some(_) => ctx.input(|input| input.smooth_scroll_delta.y),
-        None => 0.0,
-    };
     let held = response.is_pointer_button_down_on();
     let (clicked, asked) = (response.clicked(), response.secondary_clicked());
-    (drawn, Pointer { at: pointer, clicked, asked, held, wheel })
+    (drawn, Pointer { at: pointer, clicked, asked, held })
 }
 
 /// Says what fills a panel that is empty, and offers one thing to do.

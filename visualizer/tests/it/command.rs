@@ -61,8 +61,13 @@ fn a_place_that_cannot_be_written_is_named_with_code_1() {
                 layout = { dp = 1, tp = 1, pp = 1, microbatches = 1, zero = 0 }";
     std::fs::write(&scenario, text).unwrap();
     let below = below.to_str().unwrap();
-    let args = [scenario.to_str().unwrap(), "--screenshot", below, "--at", "1", "--view", "watch"];
-    let (code, text) = says(&args);
-    assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("cannot write") && text.contains("another folder"), "{text}");
+    let scenario = scenario.to_str().unwrap();
+    // Before it trains: so many steps would take days.
+    for pictures in [["--screenshot", below], ["--record", &format!("{below}/step.gif")]] {
+        let mut args = vec![scenario, "--at", "1000000000"];
+        args.extend(pictures);
+        let (code, text) = says(&args);
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains("cannot write") && text.contains("another folder"), "{text}");
+    }
 }

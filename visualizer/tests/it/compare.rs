@@ -8,7 +8,9 @@ use egui::{Event, Key, Modifiers};
 use shardlab::config::{Layout, ScheduleName};
 use shardlab::trace::Badge;
 use shardlab::trace::bubble::bubble;
+use shardlab::trace::draw::scene::Shape;
 use shardlab_visualizer::app::{Choice, Half};
+use shardlab_visualizer::audit::Written;
 use shardlab_visualizer::shown::{Command, Popup, Workspace};
 
 use crate::window::{Opened, Window, eight_ranks, sixty_four_ranks};
@@ -261,5 +263,94 @@ fn sixty_four_ranks_are_groups_in_both() {
         let written = texts(&mut window, zone);
         let groups = written.iter().filter(|text| text.contains("16 ranks")).count();
         assert_eq!(groups, 4, "{zone}: {written:?}");
+    }
+}
+
+#[test]
+fn what_is_compared_is_kept_and_planned_again_when_the_window_opens() {
+    let mut window = comparing(Opened::default());
+    window.press(NONE, Key::E);
+    choose(&mut window, "Schedule: GPipe");
+    window.press(NONE, Key::T);
+    let view = window.app().saved().view.expect("a view");
+    let gpipe = |choice: &Choice| match choice {
+        Choice::Layout(layout) => layout.schedule == ScheduleName::GPipe,
+        _ => false,
+    };
+    assert!(gpipe(&view.compare.above) && view.compare.below == Choice::Measured);
+    // A pin is of the open window alone.
+    window.press(NONE, Key::H);
+    window.ask(Command::Choose(Half::Lower, Choice::Pinned(0)));
+    assert_eq!(window.app().saved().view.unwrap().compare.below, Choice::Replayed);
+    let mut again = Window::open(Opened { view, ..Opened::default() });
+    assert_eq!(again.app().view().workspace, Workspace::Compare);
+    settle(&mut again);
+    let upper = again.app().compared().held(Half::Upper).expect("it was planned");
+    assert_eq!(upper.name, "GPipe");
+    assert!(again.app().compared().difference().is_some());
+}
+
+#[test]
+fn a_small_window_has_a_name_for_each_of_sixty_four_ranks_four_stages_in_both() {
+    let opened = Opened { size: (800.0, 480.0), scenario: sixty_four_ranks(), ..Opened::default() };
+    let mut window = comparing(opened);
+    for zone in ["compare above", "compare below"] {
+        let found = texts(&mut window, zone);
+        for stage in 0..4 {
+            let name = format!("stage {stage} · 16 ranks");
+            assert!(found.contains(&name), "{zone}: {found:?}");
+        }
+    }
+    // Where rows do go on below the edge, a bar says so.
+    window.audit().keep_scenes();
+    let faint = window.app().look().theme.faint;
+    let bars = |window: &mut Window| {
+        window.frames(2);
+        let scenes = window.audit().scenes();
+        let shapes = scenes.iter().flat_map(|painted| &painted.scene.shapes);
+        let is_bar = |shape: &&Shape| match shape {
+            Shape::Fill { area, fill, .. } => {
+                *fill == faint && area.left > 793.0 && area.height > 10.0
+            }
+            _ => false,
+        };
+        shapes.filter(is_bar).count()
+    };
+    assert_eq!(bars(&mut window), 0);
+    window.ask(Command::Within(Half::Upper, Box::new(Command::Unfold(1))));
+    assert_eq!(bars(&mut window), 2, "one in each half");
+}
+
+#[test]
+fn the_list_of_a_half_hangs_below_its_name_whichever_workspace_it_is_asked_from() {
+    for workspace in [Key::F2, Key::F3, Key::F4] {
+        let mut window = Window::open(Opened::default());
+        window.press(NONE, workspace);
+        for (key, half) in [(Key::Q, Half::Upper), (Key::E, Half::Lower)] {
+            window.press(NONE, key);
+            let written = window.audit().written().to_vec();
+            let place = |is_it: &dyn Fn(&Written) -> bool| {
+                let of = written.iter().filter(|text| is_it(text)).map(|text| text.label.area);
+                of.min_by(|a, b| a.top.total_cmp(&b.top)).expect("it is written")
+            };
+            let word = format!("{}: ", half.word());
+            let name = place(&|text| text.label.full.starts_with(&word));
+            let list = place(&|text| text.zone == "over the window");
+            assert!(list.top > name.top, "{workspace:?} {key:?}");
+            assert!((list.left - name.left).abs() < 40.0, "{workspace:?} {key:?}: {list:?}");
+            window.press(NONE, Key::Escape);
+        }
+    }
+}
+
+#[test]
+fn an_open_list_gives_way_to_another_workspace() {
+    let mut window = comparing(Opened::default());
+    for (key, workspace) in [(Key::F2, Workspace::Watch), (Key::F4, Workspace::Plan)] {
+        window.press(NONE, Key::Q);
+        assert_eq!(window.app().over().map(|over| over.popup()), Some(Popup::Half(Half::Upper)));
+        window.press(NONE, key);
+        assert!(window.app().over().is_none());
+        assert_eq!(window.app().view().workspace, workspace);
     }
 }

@@ -18,6 +18,7 @@ mod panels;
 mod pause;
 mod pictures;
 mod plan;
+mod reports;
 mod schedules;
 mod software;
 mod trouble;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use shardlab::train::Options;
+use shardlab_visualizer::app::Wish;
 use shardlab_visualizer::args::{Format, Scale, Size};
 use shardlab_visualizer::export::parts::Part;
 use shardlab_visualizer::export::raster::Image;
@@ -18,7 +19,10 @@ use crate::window::eight_ranks;
 const STEP: u64 = 2;
 
 fn run(scheme: Scheme) -> Run {
-    let view = View::new(scheme, Distance::Desk);
+    // Few GPUs: all their layouts are searched in a moment.
+    let mut wish = Wish { model: "llama-3-8b".into(), gpus: 8, batch: 8, ..Wish::default() };
+    wish.layout.pp = 1;
+    let view = View { plan: wish, ..View::new(scheme, Distance::Desk) };
     let options = Options::on_cpu();
     Run { scenario: eight_ranks(), options, view, at: STEP, trace: None }
 }
@@ -93,6 +97,7 @@ fn without_an_adapter_the_same_views_come_from_vector_pictures() {
     headless::take(shots, Err("none here".into()), |told| match told {
         Told::Written(path) => written.push(path.to_owned()),
         Told::NoAdapter(reason) => why = Some(reason.to_owned()),
+        Told::Trained(..) => {}
         Told::Estimate(_) | Told::Painted(..) => panic!("no animation was asked for"),
     })
     .unwrap();

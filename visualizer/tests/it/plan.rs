@@ -112,6 +112,57 @@ fn every_figure_is_that_of_the_prediction_and_says_so() {
 }
 
 #[test]
+fn what_lies_outside_of_the_rows_is_drawn_behind_them_and_told() {
+    let mut window = planning(Opened::default());
+    let foreseen = window.app().planned().foreseen().unwrap();
+    let (rows, outside) = (foreseen.held.length(), foreseen.outside);
+    let step = Nanos((foreseen.step_seconds * 1e9) as u64);
+    assert!(outside > Nanos(0) && (rows + outside).0.abs_diff(step.0) < 10);
+    let end = window.app().planned().end();
+    assert!(end >= rows + outside, "the axis holds all of it");
+    let figures = texts(&mut window, "predicted figures");
+    assert!(figures.contains(&format!("rows {rows}")), "{figures:?}");
+    // Where the rows have ended and the step has not.
+    let zone = *window.app().zones();
+    let (left, right) = (300.0 + 132.0, zone.top.width - 132.0);
+    let middle = Nanos(rows.0 + outside.0 / 2);
+    let x = left + (right - left) * (middle.0 as f64 / end.0 as f64) as f32;
+    window.hover(x, zone.between_bars().top + 140.0);
+    let line = window.explanation();
+    assert!(line.starts_with(&format!("Outside of the schedule: {outside} (PREDICTED)")), "{line}");
+}
+
+#[test]
+fn what_is_wished_is_kept() {
+    let mut window = planning(Opened::default());
+    for (control, value) in
+        [(Control::Context, "2"), (Control::Latency, "× 4"), (Control::Recompute, "full")]
+    {
+        set(&mut window, control, value);
+    }
+    let wish = window.app().planned().wish().clone();
+    let view = window.app().saved().view.expect("a view");
+    assert_eq!(view.plan, wish);
+    let again = planning(Opened { view, ..Opened::default() });
+    assert_eq!(again.app().planned().wish(), &wish);
+    assert!(again.app().planned().foreseen().is_some());
+}
+
+#[test]
+fn controls_below_the_edge_are_announced_by_a_bar_that_brings_them_into_sight() {
+    let window = planning(Opened::default());
+    assert!(window.harness.query_by_label("controls in sight").is_none(), "all are in sight");
+    let mut window = planning(Opened { size: (800.0, 480.0), ..Opened::default() });
+    let bar = window.harness.get_by_label("controls in sight").rect();
+    assert!(!texts(&mut window, "controls").contains(&"jitter".to_owned()));
+    window.click(egui::pos2(bar.center().x, bar.bottom() - 2.0));
+    let found = texts(&mut window, "controls");
+    assert!(found.contains(&"jitter".to_owned()), "{found:?}");
+    window.click(egui::pos2(bar.center().x, bar.top() + 2.0));
+    assert!(texts(&mut window, "controls").contains(&"model".to_owned()));
+}
+
+#[test]
 fn every_control_is_reached_and_changed_by_keys_alone() {
     let mut window = planning(Opened { size: (800.0, 480.0), ..Opened::default() });
     for (index, control) in Control::ALL.into_iter().enumerate() {
@@ -181,8 +232,7 @@ fn a_step_that_does_not_fit_says_by_how_much() {
 
 #[test]
 fn sixteen_thousand_gpus_are_predicted_by_classes() {
-    // Sixteen rows have names where there is room for them.
-    let mut window = planning(Opened { size: (1280.0, 1200.0), ..Opened::default() });
+    let mut window = planning(Opened::default());
     set(&mut window, Control::Model, "llama-3-405b");
     set(&mut window, Control::Pipeline, "16");
     set(&mut window, Control::Gpus, "16384");
@@ -191,7 +241,9 @@ fn sixteen_thousand_gpus_are_predicted_by_classes() {
     let held = &window.app().planned().foreseen().expect("it can be").held;
     assert_eq!((held.timeline.ranks().len(), held.timeline.ranks_at(0)), (16, 1024));
     let rows = texts(&mut window, "predicted timeline");
-    assert!(rows.contains(&"stage 2 · 1,024 ranks".to_owned()), "{rows:?}");
+    for stage in 0..16 {
+        assert!(rows.contains(&format!("stage {stage} · 1,024 ranks")), "{stage}: {rows:?}");
+    }
 }
 
 #[test]

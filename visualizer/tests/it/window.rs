@@ -76,6 +76,8 @@ pub(crate) struct Opened {
     pub(crate) memory_cap: Option<Bytes>,
     /// What paints it; a software adapter if absent.
     pub(crate) painter: Option<RenderState>,
+    /// All else that it opens with.
+    pub(crate) view: View,
 }
 
 impl Default for Opened {
@@ -88,6 +90,7 @@ impl Default for Opened {
             scenario: eight_ranks(),
             memory_cap: None,
             painter: None,
+            view: View::default(),
         }
     }
 }
@@ -127,13 +130,21 @@ pub(crate) fn harness(
 
 impl Window {
     pub(crate) fn empty(opened: Opened) -> Self {
-        let Opened { size, pixels_per_point, scheme, distance, scenario, memory_cap, painter } =
-            opened;
+        let Opened {
+            size,
+            pixels_per_point,
+            scheme,
+            distance,
+            scenario,
+            memory_cap,
+            painter,
+            view,
+        } = opened;
         let exec = ExecOptions { memory_cap, ..ExecOptions::default() };
         let start = Start {
             scenario,
             options: Options { exec, ..Options::on_cpu() },
-            view: View { scheme, distance, ..View::default() },
+            view: View { scheme, distance, ..view },
             store: None,
             source: Source::Told,
             notes: Vec::new(),

@@ -1,15 +1,18 @@
-//! Stacked bars of what ranks hold at their peaks: one a rank, or one a pipeline position with a
-//! line for each of its ranks below.
+//! Stacked bars of the most that ranks hold, with ticks where the ledger had counted the same: one a
+//! rank, or one a pipeline position with a line for each of its ranks below.
 
 use super::{Frame, MOST_ROWS, most};
-use crate::ledger::{ByRole, RankMemory};
+use crate::ledger::ByRole;
 use crate::mesh::Rank;
 use crate::plan::Role;
 use crate::trace::Badge;
 use crate::trace::draw::pen::{self, On, at_tick, tick};
-use crate::trace::draw::scene::{Align, Area, Dash, Point, Shape, Sketch};
+use crate::trace::draw::scene::{Align, Area, Point, Sketch};
 use crate::trace::draw::timeline::Target;
 use crate::units::Bytes;
+
+/// The share of a row below its bar in which ticks stand.
+const TICKS: f32 = 0.22;
 
 /// One row.
 struct Row {
@@ -24,7 +27,7 @@ struct Row {
 pub(super) fn draw(sketch: &mut Sketch<'_>, area: Area, frame: &Frame<'_>) -> Vec<(Area, Target)> {
     let line = sketch.line_of_text();
     let (head, rest) = area.cut_top(line + 4.0);
-    head_of(sketch, head);
+    head_of(sketch, head, frame.timeline.trace().clock.into());
     let (foot, body) = rest.cut_bottom(line + 4.0);
     let rows = rows(frame);
     let most = most(frame);
@@ -48,10 +51,10 @@ pub(super) fn draw(sketch: &mut Sketch<'_>, area: Area, frame: &Frame<'_>) -> Ve
     boxes
 }
 
-fn head_of(sketch: &mut Sketch<'_>, head: Area) {
-    let rest = sketch.badge(head, Badge::Counted);
+fn head_of(sketch: &mut Sketch<'_>, head: Area, badge: Badge) {
+    let rest = sketch.badge(head, badge);
     let on = sketch.plain();
-    sketch.write(rest, "Memory at each rank's peak", Align::Left, on);
+    sketch.write(rest, "Most that each rank holds in this step", Align::Left, on);
 }
 
 /// What the colours and marks mean.
@@ -62,13 +65,19 @@ pub(super) fn legend(sketch: &mut Sketch<'_>, legend: Area, cap: Option<Bytes>) 
         rest = sketch.swatch(rest, paint, &role.to_string());
     }
     let theme = sketch.theme();
-    let cap = cap.map(|cap| (format!("cap {cap}"), theme.error));
-    for (name, ink) in [("placed".to_owned(), theme.ink)].into_iter().chain(cap) {
+    let (ink, error) = (theme.ink, theme.error);
+    let counted = Badge::Counted.word();
+    let cap = cap.map(|cap| (format!("cap {cap}"), error, (2.0, 12.0)));
+    let marks = [
+        (format!("predicted by role, {counted}"), ink, (1.5, 5.0)),
+        (format!("placed, {counted}"), ink, (2.0, 12.0)),
+    ];
+    for (name, ink, (wide, high)) in marks.into_iter().chain(cap) {
         let width = 8.0 + sketch.wide(&name);
         if rest.width <= width {
             break;
         }
-        let mark = Area::new(rest.left, rest.centre().y - 6.0, 2.0, 12.0);
+        let mark = Area::new(rest.left, rest.centre().y + 6.0 - high, wide, high);
         sketch.fill(mark, ink);
         let on = sketch.plain();
         sketch.write(rest.cut_left(6.0).1, &name, Align::Left, on);
@@ -90,13 +99,22 @@ fn rows(frame: &Frame<'_>) -> Vec<Row> {
     }
     let of = |position: u32| {
         let others: Vec<Rank> = timeline.position(position).collect();
-        let peak = |rank: &Rank| frame.ranks.get(rank.index()).map(RankMemory::peak);
+        let peak = |rank: &Rank| frame.held.get(rank.index()).map(ByRole::total);
         // Of equal ones the first.
         let shown = *others.iter().rev().max_by_key(|rank| peak(rank))?;
         let name = format!("stage {position} · {} ranks", others.len());
         Some(Row { target: Target::Position(position), shown, name, others })
     };
     (0..mesh.pp).filter_map(of).collect()
+}
+
+/// Where each role ends that has any bytes, one on top of the other.
+pub(super) fn role_ends(memory: &ByRole) -> impl Iterator<Item = Bytes> {
+    let mut sum = Bytes(0);
+    memory.iter().filter(|(_, bytes)| bytes.0 > 0).map(move |(_, bytes)| {
+        sum += bytes;
+        sum
+    })
 }
 
 /// The common scale.
@@ -158,14 +176,16 @@ impl Scale {
         }
         let line = sketch.line_of_text();
         let on = On { ink: theme.ink, ground };
-        let Some(memory) = frame.ranks.get(row.shown.index()) else { return };
+        let Some(held) = frame.held.get(row.shown.index()) else { return };
         // Lines of the other ranks take the lower part of the row.
         let below = if row.others.is_empty() { 0.0 } else { place.height * 0.48 };
         let (lines, upper) = place.cut_bottom(below);
-        let bar =
-            Area { top: upper.top + 2.0, height: (upper.height - 4.0).max(1.0), ..self.track };
-        self.bar(sketch, bar, &memory.at_peak, frame.cap);
-        self.ticks(sketch, bar, row.shown, frame);
+        let band = Area { left: self.track.left, width: self.track.width, ..upper };
+        let band = band.shrunk(0.0, 2.0);
+        let (ticks, bar) = band.cut_bottom((band.height * TICKS).min(5.0 * sketch.zoom()));
+        let bar = Area { height: bar.height.max(1.0), ..bar };
+        self.bar(sketch, bar, held, frame.cap);
+        self.counted(sketch, (bar, ticks), row.shown, frame);
         if upper.height >= line {
             let name =
                 |place: Area| Area { left: place.left + 7.0, width: self.names - 15.0, ..place };
@@ -174,7 +194,7 @@ impl Scale {
                 let largest = format!("largest r{}", row.shown);
                 sketch.write(name(lines), &largest, Align::Left, on);
             }
-            let text = pen::sized(memory.peak(), pen::unit(self.most));
+            let text = pen::sized(held.total(), pen::unit(self.most));
             let value = Area::new(
                 self.track.right() + 6.0,
                 upper.top,
@@ -209,19 +229,22 @@ impl Scale {
         }
     }
 
-    /// What is placed for the rank, and what another Plan would place.
-    fn ticks(&self, sketch: &mut Sketch<'_>, bar: Area, rank: Rank, frame: &Frame<'_>) {
+    /// What was counted for the rank before: below the bar a tick where each role ends, and across it
+    /// a line where its place ends.
+    fn counted(
+        &self,
+        sketch: &mut Sketch<'_>,
+        (bar, below): (Area, Area),
+        rank: Rank,
+        frame: &Frame<'_>,
+    ) {
+        let Some(memory) = frame.counted.get(rank.index()) else { return };
         let ink = sketch.theme().ink;
-        if let Some(memory) = frame.ranks.get(rank.index()) {
-            sketch.fill(
-                Area::new(self.x(memory.placed) - 1.0, bar.top - 1.0, 2.0, bar.height + 2.0),
-                ink,
-            );
-        }
-        if let Some(bytes) = frame.predicted.get(rank.index()) {
-            let x = self.x(*bytes);
-            let points = [bar.top - 1.0, bar.bottom() + 1.0].map(|y| Point { x, y }).to_vec();
-            sketch.push(Shape::Line { points, width: 2.0, ink, dash: Dash::Dotted });
+        let placed = self.x(memory.placed) - 1.0;
+        sketch.fill(Area::new(placed, bar.top - 1.0, 2.0, bar.height + 1.0), ink);
+        for end in role_ends(&memory.at_peak) {
+            let left = self.x(end) - 0.75;
+            sketch.fill(Area::new(left, below.top + 1.0, 1.5, below.height - 1.0), ink);
         }
     }
 
@@ -237,8 +260,8 @@ impl Scale {
             let (first, end) =
                 (slot * row.others.len() / slots, (slot + 1) * row.others.len() / slots);
             let peaks =
-                row.others[first..end].iter().filter_map(|rank| frame.ranks.get(rank.index()));
-            let Some(peak) = peaks.map(RankMemory::peak).max() else { continue };
+                row.others[first..end].iter().filter_map(|rank| frame.held.get(rank.index()));
+            let Some(peak) = peaks.map(ByRole::total).max() else { continue };
             let top = place.top + pitch * slot as f32;
             let width = self.x(peak) - self.track.left;
             let fill = ink.edge.unwrap_or(ink.fill);

@@ -1,9 +1,9 @@
-//! Memory: what every rank holds at its peak, by role and on one scale, and how the chosen rank
-//! comes to it over the step.
+//! Memory: the most that every rank holds in a step, by role and on one scale, and how the chosen
+//! rank comes to it over the step.
 //!
-//! Peaks come from the ledger as they are; [`OverTime`] is prepared once for a rank of a step. What
-//! is live follows the program: an instruction's memory counts when the Compute lane gets there, so
-//! that the highest point of the curve is the peak of the bars, to the byte.
+//! Bars and curve are of the step as it ran ([`crate::trace::held`]); the highest point of the curve
+//! is the length of the bar, to the byte. The ticks below a bar are what the ledger counted for the
+//! rank before anything ran, role by role. [`OverTime`] is prepared once for a rank of a step.
 
 mod bars;
 mod over_time;
@@ -15,7 +15,7 @@ pub use over_time::{Lifetime, OverTime};
 use super::pen;
 use super::scene::{Area, Point, Sketch};
 use super::timeline::{Target, Timeline};
-use crate::ledger::RankMemory;
+use crate::ledger::{ByRole, RankMemory};
 use crate::mesh::Rank;
 use crate::units::{Bytes, Nanos};
 
@@ -27,10 +27,10 @@ const MOST_ROWS: usize = 16;
 pub struct Frame<'a> {
     /// The step: its ranks in order, and its length.
     pub timeline: &'a Timeline,
-    /// What each rank holds; index = rank.
-    pub ranks: &'a [RankMemory],
-    /// What another Plan would place on each rank, to compare with; index = rank, or empty.
-    pub predicted: &'a [Bytes],
+    /// What each rank holds in this step when it holds most; index = rank.
+    pub held: &'a [ByRole],
+    /// What was counted for each rank before; index = rank.
+    pub counted: &'a [RankMemory],
     /// What a rank may hold.
     pub cap: Option<Bytes>,
     /// The chosen rank over the step.
@@ -89,46 +89,56 @@ pub fn draw(sketch: &mut Sketch<'_>, area: Area, frame: &Frame<'_>) -> Layout {
 
 /// The largest amount that must have room on the common scale.
 fn most(frame: &Frame<'_>) -> Bytes {
-    let held = frame.ranks.iter().map(|rank| rank.peak().max(rank.placed));
-    held.chain(frame.predicted.iter().copied()).chain(frame.cap).max().unwrap_or_default()
+    let held = frame.held.iter().map(ByRole::total);
+    let counted = frame.counted.iter().map(|rank| rank.peak().max(rank.placed));
+    held.chain(counted).chain(frame.cap).max().unwrap_or_default()
 }
 
 impl Frame<'_> {
     /// What lies under the pointer, in one sentence.
     pub fn sentence(&self, target: &Target) -> Option<String> {
-        let of = |rank: Rank| self.ranks.get(rank.index());
         match *target {
-            Target::Rank(rank) => {
-                let memory = of(rank)?;
-                let roles = memory.at_peak.iter().filter(|(_, bytes)| bytes.0 > 0);
-                let unit = pen::unit(memory.peak());
-                let roles: Vec<String> = roles
-                    .map(|(role, bytes)| format!("{role} {}", pen::sized(bytes, unit)))
-                    .collect();
-                let (peak, placed) =
-                    (pen::sized(memory.peak(), unit), pen::sized(memory.placed, unit));
-                Some(format!(
-                    "Rank {rank} holds {peak} at its peak: {}; placed {placed}.",
-                    roles.join(", ")
-                ))
-            }
-            Target::Position(position) => {
-                let ranks: Vec<Rank> = self.timeline.position(position).collect();
-                let peaks = || ranks.iter().filter_map(|rank| of(*rank)).map(RankMemory::peak);
-                let (least, most) = (peaks().min()?, peaks().max()?);
-                let unit = pen::unit(most);
-                let (low, high) = (pen::sized(least, unit), pen::sized(most, unit));
-                let count = ranks.len();
-                Some(match least == most {
-                    true => format!(
-                        "{count} ranks at pipeline position {position} hold {high} each at their peak."
-                    ),
-                    false => format!(
-                        "{count} ranks at pipeline position {position} hold {low} to {high} at their peak."
-                    ),
-                })
-            }
+            Target::Rank(rank) => self.of_rank(rank),
+            Target::Position(position) => self.of_position(position),
             Target::Block { .. } | Target::Wait { .. } | Target::Link { .. } => None,
         }
+    }
+
+    /// `Rank 4 holds 3.2 MiB (predicted 3.2, placed 3.4): weights 0.5, …`; a role that is not as
+    /// predicted says so.
+    fn of_rank(&self, rank: Rank) -> Option<String> {
+        let (held, counted) = (self.held.get(rank.index())?, self.counted.get(rank.index())?);
+        let unit = pen::unit(held.total().max(counted.peak()));
+        let number = |bytes: Bytes| pen::number(bytes, unit);
+        let roles = held.iter().zip(counted.at_peak.iter());
+        let roles = roles.filter_map(|((role, held), (_, predicted))| {
+            let (held, predicted) = (number(held), number(predicted));
+            let nothing = number(Bytes(0));
+            match held == predicted {
+                true if held == nothing => None,
+                true => Some(format!("{role} {held}")),
+                false => Some(format!("{role} {held} (predicted {predicted})")),
+            }
+        });
+        let roles: Vec<String> = roles.collect();
+        let (peak, placed) = (number(counted.peak()), number(counted.placed));
+        let held = pen::sized(held.total(), unit);
+        let roles = roles.join(", ");
+        Some(format!("Rank {rank} holds {held} (predicted {peak}, placed {placed}): {roles}."))
+    }
+
+    fn of_position(&self, position: u32) -> Option<String> {
+        let ranks: Vec<Rank> = self.timeline.position(position).collect();
+        let held = || ranks.iter().filter_map(|rank| self.held.get(rank.index()));
+        let (least, most) = (held().map(ByRole::total).min()?, held().map(ByRole::total).max()?);
+        let predicted = ranks.iter().filter_map(|rank| self.counted.get(rank.index()));
+        let predicted = predicted.map(RankMemory::peak).max()?;
+        let unit = pen::unit(most.max(predicted));
+        let (low, high) = (pen::sized(least, unit), pen::sized(most, unit));
+        let (count, predicted) = (ranks.len(), pen::number(predicted, unit));
+        let range = if least == most { format!("{high} each") } else { format!("{low} to {high}") };
+        Some(format!(
+            "{count} ranks at pipeline position {position} hold {range} (predicted {predicted})."
+        ))
     }
 }

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::Frame;
-use crate::ledger::{self, ByRole};
+use crate::ledger::ByRole;
 use crate::mesh::Rank;
-use crate::plan::{Lane, Plan, Role};
+use crate::plan::Role;
+use crate::trace::Badge;
 use crate::trace::draw::axis::TimeAxis;
 use crate::trace::draw::pen::{self, at_tick, tick};
 use crate::trace::draw::scene::{Align, Area, Point, Sketch};
 use crate::trace::draw::timeline::Timeline;
 use crate::trace::draw::{Work, block_at};
-use crate::trace::{Badge, Trace};
+use crate::trace::held::Held;
 use crate::units::{Bytes, Nanos};
 
 /// One rank over one step.
@@ -19,7 +20,7 @@ use crate::units::{Bytes, Nanos};
 pub struct OverTime {
     /// Whose memory it is.
     pub rank: Rank,
-    /// What is live from an instant on, ascending.
+    /// What is held from an instant on, ascending.
     pub changes: Vec<(Nanos, ByRole)>,
     /// From the forward of each microbatch to its backward, by stage and microbatch.
     pub lifetimes: Vec<Lifetime>,
@@ -46,7 +47,7 @@ impl OverTime {
         let (plan, trace) = (timeline.plan(), timeline.trace());
         Self {
             rank,
-            changes: changes(plan, trace, rank),
+            changes: Held::of(plan, trace).over_time(rank),
             lifetimes: lifetimes(timeline, rank),
             badge: trace.clock.into(),
         }
@@ -84,35 +85,6 @@ impl OverTime {
         let (rank, total) = (self.rank, pen::sized(live.total(), unit));
         format!("Rank {rank} holds {total} at {time}{doing}: {}.", roles.join(", "))
     }
-}
-
-/// The instructions of the Compute lane in order, each with the most that is live since the one
-/// before it.
-fn changes(plan: &Plan, trace: &Trace, rank: Rank) -> Vec<(Nanos, ByRole)> {
-    let live = ledger::live(plan, rank);
-    let instrs = &plan.programs[rank.index()].instrs;
-    let mut changes: Vec<(Nanos, ByRole)> = Vec::new();
-    let mut most: Option<ByRole> = None;
-    let mut start = Nanos(0);
-    let larger = |most: Option<ByRole>, at: ByRole| match most {
-        Some(most) if most.total() >= at.total() => most,
-        _ => at,
-    };
-    for (index, (instr, at)) in instrs.iter().zip(&live).enumerate() {
-        most = Some(larger(most, *at));
-        if instr.lane == Lane::Compute {
-            let span = trace.span(rank, index);
-            // The first one also tells what is there before it.
-            start = if changes.is_empty() { Nanos(0) } else { span.start.max(start) };
-            changes.push((start, most.take().unwrap_or(*at)));
-            start = span.end;
-        }
-    }
-    if let Some(rest) = most {
-        changes.push((start, rest));
-    }
-    changes.dedup_by(|next, before| next.1 == before.1);
-    changes
 }
 
 fn lifetimes(timeline: &Timeline, rank: Rank) -> Vec<Lifetime> {

@@ -1,20 +1,24 @@
 //! Bars and curve agree with the ledger; what is above the cap is crossed out; everything that is
 //! drawn can be pointed at.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::*;
 use crate::ledger::Ledger;
 use crate::mesh::{Mesh, RankOrder};
+use crate::plan::Role;
 use crate::trace::draw::audit;
 use crate::trace::draw::fonts::SansTable;
 use crate::trace::draw::scene::{Canvas, Pattern, Scene, Shape};
 use crate::trace::draw::sketch::one_f_one_b;
 use crate::trace::draw::theme::Theme;
+use crate::trace::held::Held;
 
 struct Step {
     timeline: Timeline,
-    ranks: Vec<RankMemory>,
+    held: Vec<ByRole>,
+    counted: Vec<RankMemory>,
 }
 
 fn step(dp: u32, tp: u32, pp: u32) -> Step {
@@ -22,17 +26,18 @@ fn step(dp: u32, tp: u32, pp: u32) -> Step {
     let sketch = one_f_one_b(mesh, 4, 1_000_000);
     let (order, trace) = sketch.replay();
     let ledger = Ledger::of(&sketch.plan);
-    let ranks: Vec<RankMemory> = ledger.ranks.iter().map(|rank| rank.memory).collect();
-    let peaks: Vec<_> = ranks.iter().map(|rank| rank.at_peak).collect();
+    let counted: Vec<RankMemory> = ledger.ranks.iter().map(|rank| rank.memory).collect();
+    let peaks: Vec<_> = counted.iter().map(|rank| rank.at_peak).collect();
+    let held = Held::of(&sketch.plan, &trace).peaks();
     let timeline = Timeline::new(Arc::new(sketch.plan), &order, Arc::new(trace), &peaks);
-    Step { timeline, ranks }
+    Step { timeline, held, counted }
 }
 
 fn frame<'a>(step: &'a Step, over_time: Option<&'a OverTime>) -> Frame<'a> {
     Frame {
         timeline: &step.timeline,
-        ranks: &step.ranks,
-        predicted: &[],
+        held: &step.held,
+        counted: &step.counted,
         cap: None,
         over_time,
         playhead: Some(Nanos(3_000_000)),
@@ -54,7 +59,7 @@ fn the_highest_point_of_the_curve_is_the_peak_of_the_bar() {
     for rank in step.timeline.ranks() {
         let over_time = OverTime::new(&step.timeline, *rank);
         let most = over_time.changes.iter().map(|(_, live)| live.total()).max();
-        assert_eq!(most, Some(step.ranks[rank.index()].peak()), "rank {rank}");
+        assert_eq!(most, Some(step.held[rank.index()].total()), "rank {rank}");
         assert!(over_time.changes.windows(2).all(|pair| pair[0].0 <= pair[1].0));
         assert_eq!(over_time.changes[0].0, Nanos(0));
     }
@@ -78,22 +83,83 @@ fn a_microbatch_keeps_its_activations_from_its_forward_to_its_backward() {
 
 #[test]
 fn only_what_is_above_the_cap_is_crossed_out() {
-    let step = step(1, 1, 2);
+    let step = step(1, 1, 4);
+    // The bars in which something is crossed out.
     let crossed = |cap: u64| {
         let (scene, _) = drawn(&Frame { cap: Some(Bytes(cap)), ..frame(&step, None) });
         let error = Theme::LIGHT.error;
-        let is_crossed = |shape: &&Shape| match shape {
-            Shape::Fill { pattern: Some((Pattern::Rising, ink)), .. } => *ink == error,
-            _ => false,
+        let top = |shape: &Shape| match shape {
+            Shape::Fill { area, pattern: Some((Pattern::Rising, ink)), .. } if *ink == error => {
+                Some(area.top as u32)
+            }
+            _ => None,
         };
-        scene.shapes.iter().filter(is_crossed).count()
+        scene.shapes.iter().filter_map(top).collect::<BTreeSet<u32>>().len()
     };
-    let peaks: Vec<u64> = step.ranks.iter().map(|rank| rank.peak().0).collect();
-    let (least, most) = (peaks.iter().min().unwrap(), peaks.iter().max().unwrap());
-    assert!(least < most);
-    assert_eq!(crossed(*most), 0);
-    assert_eq!(crossed(most - 1), 1);
-    assert_eq!(crossed(least - 1), 2);
+    let held: Vec<u64> = step.held.iter().map(|held| held.total().0).collect();
+    assert!(held.iter().min() < held.iter().max());
+    for cap in held.iter().flat_map(|held| [*held, held - 1]) {
+        assert_eq!(crossed(cap), held.iter().filter(|held| **held > cap).count(), "{cap}");
+    }
+}
+
+/// The left edges of all ticks, from top to bottom.
+fn ticks(frame: &Frame<'_>) -> Vec<f32> {
+    let (scene, _) = drawn(frame);
+    let is_tick = |shape: &Shape| match shape {
+        Shape::Fill { area, fill, pattern: None, .. } => {
+            (*fill == Theme::LIGHT.ink && area.width == 1.5).then_some(area.left)
+        }
+        _ => None,
+    };
+    // The first one is the sample in the legend.
+    scene.shapes.iter().filter_map(is_tick).skip(1).collect()
+}
+
+#[test]
+fn a_tick_stands_where_the_ledger_has_counted_the_end_of_each_role_and_nowhere_else() {
+    let step = step(1, 1, 4);
+    let frame = frame(&step, None);
+    let found = ticks(&frame);
+    // Each number of the ledger has one place on the common scale.
+    let ends: Vec<Bytes> =
+        step.counted.iter().flat_map(|rank| bars::role_ends(&rank.at_peak)).collect();
+    assert_eq!(found.len(), ends.len());
+    let (first, last) = (found[0], found[ends.len() - 1]);
+    assert!(ends[0] != ends[ends.len() - 1], "two places give the scale");
+    let a_byte = f64::from(last - first) / (ends[ends.len() - 1].0 as f64 - ends[0].0 as f64);
+    for (x, bytes) in found.iter().zip(&ends) {
+        let expected = f64::from(first) + a_byte * (bytes.0 as f64 - ends[0].0 as f64);
+        assert!((f64::from(*x) - expected).abs() < 0.01, "{bytes} is at {x}, not {expected}");
+    }
+    // One number of one role is another one: the ticks of that rank move, from that role on.
+    let mut other = step.counted.clone();
+    let mut roles = other[2].at_peak.bytes().map(Bytes);
+    let less = Bytes(roles[Role::Activations as usize].0 / 2);
+    roles[Role::Activations as usize] = less;
+    other[2].at_peak = ByRole::new(roles);
+    let moved = ticks(&Frame { counted: &other, ..frame });
+    let changed: Vec<usize> = (0..found.len()).filter(|at| found[*at] != moved[*at]).collect();
+    let before: usize =
+        (0..2).map(|rank| bars::role_ends(&step.counted[rank].at_peak).count()).sum();
+    let of_rank = bars::role_ends(&step.counted[2].at_peak).count();
+    assert!(!changed.is_empty());
+    assert!(changed.iter().all(|at| (before..before + of_rank).contains(at)), "{changed:?}");
+}
+
+#[test]
+fn a_sentence_says_what_is_held_and_predicted_and_which_role_differs() {
+    let step = step(1, 1, 2);
+    let frame = frame(&step, None);
+    let said = frame.sentence(&Target::Rank(Rank(0))).expect("a rank");
+    assert!(said.starts_with("Rank 0 holds ") && said.contains("(predicted "), "{said}");
+    let mut held = step.held.clone();
+    let mut roles = held[0].bytes().map(Bytes);
+    roles[Role::Activations as usize] += Bytes(1 << 20);
+    held[0] = ByRole::new(roles);
+    let said = Frame { held: &held, ..frame }.sentence(&Target::Rank(Rank(0))).expect("a rank");
+    let activations = said.split("activations ").nth(1).expect("the role is named");
+    assert!(activations.contains(" (predicted "), "{said}");
 }
 
 #[test]

@@ -169,6 +169,9 @@ impl<'p, 'a> Painter<'p, 'a> {
             if let Some(area) = place {
                 let fill = self.roles.paint(work).fill;
                 self.sketch.fill(area, fill);
+                if work.is_none() {
+                    self.roles.note_notch(part.work);
+                }
             }
             // What ends within the same half point is seen as one.
             let x = self.layout.x_at(piece.end);

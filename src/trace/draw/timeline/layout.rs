@@ -15,6 +15,9 @@ const MOST_ROWS: usize = 16;
 /// A level opens when its median block is at least this wide, in points.
 const OPEN_AT: f32 = 24.0;
 
+/// Groups that have less room than this, in points, have no lines.
+const LINES_FROM: f32 = 38.0;
+
 /// What a row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowKind {
@@ -81,6 +84,8 @@ pub struct Layout {
     pub legend: Area,
     /// How high all rows are together; more than the track's height can be scrolled.
     pub content_height: f32,
+    /// How far they are scrolled up.
+    pub scrolled: f32,
     /// The time that the width of the track shows.
     pub window: (Nanos, Nanos),
     /// How finely blocks are cut.
@@ -121,6 +126,7 @@ impl Layout {
             memory: has_memory.then_some(memory),
             legend,
             content_height: 0.0,
+            scrolled: 0.0,
             window,
             level: Level::Pass,
             rows: Vec::new(),
@@ -128,8 +134,8 @@ impl Layout {
         let mut stack = Stack { layout: &mut layout, unit, y: 0.0 };
         stack.all(timeline, frame);
         layout.content_height = stack.y;
-        let most = (layout.content_height - track.height).max(0.0);
-        let up = frame.scroll.clamp(0.0, most);
+        let up = frame.scroll.clamp(0.0, layout.hidden());
+        layout.scrolled = up;
         layout.rows.iter_mut().for_each(|row| row.shift(track.top - up));
         layout.level = layout.fine_level(timeline, OPEN_AT * unit);
         layout
@@ -160,6 +166,11 @@ impl Layout {
             }
         };
         (28.0 + 24.0 + rows) * unit
+    }
+
+    /// How much of the rows is out of sight.
+    pub fn hidden(&self) -> f32 {
+        (self.content_height - self.track.height).max(0.0)
     }
 
     /// Where an instant lies.
@@ -289,6 +300,16 @@ fn is_grouped(timeline: &Timeline) -> bool {
     timeline.has_alike() || ranks > MOST_ROWS && ranks > timeline.plan().mesh.pp as usize
 }
 
+/// The lower part of a group that is laid out.
+struct Lines {
+    /// Height of what stands above them.
+    large: f32,
+    /// Height of one.
+    pitch: f32,
+    /// Which rank each shows.
+    ranks: Vec<Rank>,
+}
+
 /// Puts rows below one another.
 struct Stack<'a> {
     layout: &'a mut Layout,
@@ -345,42 +366,44 @@ impl Stack<'_> {
         }
     }
 
+    /// A group: one rank large, the others as lines below. Where groups have little room the lines
+    /// become fewer and go first, the names last.
     fn group(&mut self, timeline: &Timeline, position: u32, shown: Rank, share: f32) {
         let ranks: Vec<Rank> = timeline.position(position).collect();
         let unit = self.unit;
-        if ranks.len() == 1 {
-            // All of them are alike: there is nothing that lines could show.
-            let kind = RowKind::Group { position, shown };
-            self.push(kind, self.row_height(share), None, position > 0);
+        let kind = RowKind::Group { position, shown };
+        let (pitch, gaps) = (1.5 * unit, 8.0 * unit);
+        // Of ranks that are all alike there is nothing that lines could show.
+        if ranks.len() == 1 || share < LINES_FROM * unit {
+            let height = (share / unit).clamp(20.0, 48.0) * unit;
+            self.push(kind, height.floor(), None, position > 0);
             return;
         }
-        let pitch = 1.5 * unit;
-        let (large, gaps) = (36.0 * unit, 8.0 * unit);
-        let room = (share - large - gaps).clamp(12.0 * unit, 96.0 * unit);
+        let large = (share - gaps - 12.0 * unit).clamp(26.0 * unit, 36.0 * unit);
+        let room = (share - large - gaps).clamp(0.0, 96.0 * unit);
         let count = ranks.len().min((room / pitch) as usize).max(1);
         let slowest = |line: usize| {
             let bounds = |line: usize| line * ranks.len() / count;
             let bunch = ranks[bounds(line)..bounds(line + 1)].iter().rev();
             bunch.max_by_key(|rank| timeline.done(**rank)).copied()
         };
-        let lines: Vec<Rank> = (0..count).filter_map(slowest).collect();
+        let ranks: Vec<Rank> = (0..count).filter_map(slowest).collect();
         let height = large + count as f32 * pitch + gaps;
-        let lines = (pitch, lines);
-        self.push(RowKind::Group { position, shown }, height, Some(lines), position > 0);
+        self.push(kind, height, Some(Lines { large, pitch, ranks }), position > 0);
     }
 
     fn push(
         &mut self,
         kind: RowKind,
         height: f32,
-        lines: Option<(f32, Vec<Rank>)>,
+        lines: Option<Lines>,
         is_first_of_position: bool,
     ) {
         let Layout { area, track, .. } = *self.layout;
         let unit = self.unit;
         let whole = Area::new(area.left, self.y, area.width, height);
         let band = Area::new(track.left, self.y, track.width, height);
-        let large = if lines.is_some() { 36.0 * unit } else { height };
+        let large = lines.as_ref().map_or(height, |lines| lines.large);
         let pad = if large >= 26.0 * unit { 3.0 * unit } else { unit };
         let (mut blocks, _) = band.cut_top(large);
         blocks = blocks.shrunk(0.0, pad);
@@ -390,7 +413,7 @@ impl Stack<'_> {
             beside = Some(below);
             blocks = above.cut_bottom(unit).1;
         }
-        let lines = lines.map(|(pitch, ranks)| {
+        let lines = lines.map(|Lines { pitch, ranks, .. }| {
             let top = self.y + large + 2.0 * unit;
             let area = Area::new(track.left, top, track.width, pitch * ranks.len() as f32);
             RankLines { area, pitch, ranks }

@@ -89,6 +89,11 @@ pub(super) struct Roles {
     has_waiting: bool,
     has_messages: bool,
     has_pairs: bool,
+    /// Work inside of which a wait is shown.
+    notched: Option<Work>,
+    /// What marks the ranks that end early or late, if any do.
+    ends: Option<Rgb>,
+    warning: Rgb,
     /// Work of a second stage of a row that the picture shows.
     chunk: Option<Work>,
 }
@@ -98,8 +103,26 @@ struct Entry {
     paint: Paint,
     letters: &'static str,
     words: &'static str,
-    /// What lies on the middle of its sample.
-    mark: Option<Rgb>,
+    /// What lies on its sample.
+    mark: Option<Mark>,
+}
+
+impl Entry {
+    /// Whether it explains a mark and no role.
+    fn is_mark(&self) -> bool {
+        matches!(self.mark, Some(Mark::Notch(_) | Mark::Dot(_)))
+    }
+}
+
+/// What lies on a sample.
+#[derive(Clone, Copy, Debug)]
+enum Mark {
+    /// A small bar on its middle.
+    Bar(Rgb),
+    /// A notch at its bottom.
+    Notch(Rgb),
+    /// A dot instead of it.
+    Dot(Rgb),
 }
 
 impl Roles {
@@ -113,6 +136,9 @@ impl Roles {
             has_waiting: false,
             has_messages: false,
             has_pairs: false,
+            notched: None,
+            ends: None,
+            warning: theme.warning,
             chunk: None,
         }
     }
@@ -148,6 +174,16 @@ impl Roles {
         self.chunk = self.chunk.or(work);
     }
 
+    /// The picture shows a wait inside of work.
+    pub(super) fn note_notch(&mut self, work: Option<Work>) {
+        self.notched = self.notched.or(work);
+    }
+
+    /// The picture marks ranks that end early or late.
+    pub(super) fn note_ends(&mut self) {
+        self.ends = Some(self.warning);
+    }
+
     /// What a legend must explain.
     fn shown(&self) -> Vec<Entry> {
         let entry = |paint, letters, words| Entry { paint, letters, words, mark: None };
@@ -158,10 +194,19 @@ impl Roles {
         let waiting = self.has_waiting.then(|| entry(self.waiting, "", "waiting"));
         let chunk = self.chunk.map(|work| {
             let paint = self.works[work as usize];
-            Entry { mark: Some(paint.ink), ..entry(paint, "", "second stage of a row") }
+            Entry { mark: Some(Mark::Bar(paint.ink)), ..entry(paint, "", "second stage of a row") }
+        });
+        let notch = self.notched.map(|work| {
+            let mark = Some(Mark::Notch(self.waiting.fill));
+            Entry { mark, ..entry(self.works[work as usize], "", "short waits inside") }
+        });
+        let ends = self.ends.map(|ink| {
+            let mark = Some(Mark::Dot(ink));
+            Entry { mark, ..entry(self.pair, "", "ends early or late") }
         });
         let pair = self.has_pairs.then(|| entry(self.pair, "", "a pair: side by side"));
-        works.chain(message).chain(waiting).chain(chunk).chain(pair).collect()
+        let usual = works.chain(message).chain(waiting).chain(chunk).chain(pair);
+        usual.chain(notch).chain(ends).collect()
     }
 }
 
@@ -173,7 +218,7 @@ pub(super) fn draw_legend(sketch: &mut Sketch<'_>, layout: &Layout, roles: &Role
     if legend.height < line_height(theme.label_size) {
         return;
     }
-    let items = roles.shown();
+    let mut items = roles.shown();
     let size = theme.label_size;
     let width = |text: &str| sketch.canvas.measure.width(text, size, Face::Sans);
     let long = |letters: &str, words: &str| format!("{letters} {words}").trim().to_owned();
@@ -183,11 +228,16 @@ pub(super) fn draw_legend(sketch: &mut Sketch<'_>, layout: &Layout, roles: &Role
     };
     let (sample, gap) = (14.0 * unit, 5.0 * unit);
     let room = legend.width - 16.0 * unit;
-    let total = |text: &dyn Fn(&str, &str) -> String| -> f32 {
-        let text = |item: &Entry| width(&text(item.letters, item.words));
+    let total = |items: &[Entry]| -> f32 {
+        let text = |item: &Entry| width(&long(item.letters, item.words));
         items.iter().map(|item| sample + gap + text(item) + 14.0 * unit).sum()
     };
-    let texts: Vec<String> = match total(&long) <= room {
+    // Words for all roles are worth more than the marks.
+    let marks = items.iter().filter(|item| item.is_mark()).count();
+    if total(&items) > room && total(&items[..items.len() - marks]) <= room {
+        items.truncate(items.len() - marks);
+    }
+    let texts: Vec<String> = match total(&items) <= room {
         true => items.iter().map(|item| long(item.letters, item.words)).collect(),
         false => items.iter().map(|item| short(item.letters, item.words)).collect(),
     };
@@ -199,13 +249,24 @@ pub(super) fn draw_legend(sketch: &mut Sketch<'_>, layout: &Layout, roles: &Role
         }
         let top = legend.centre().y - sample / 2.0;
         let area = Area::new(left, top, sample, sample);
-        swatch(sketch, area, item.paint, true);
-        if let Some(mark) = item.mark {
-            sketch.fill(area.shrunk(sample / 4.0, sample / 3.0), mark);
-        }
+        draw_sample(sketch, area, item);
         left += sample + gap;
         let within = Area::new(left, legend.top, width + 0.5, legend.height);
         label(sketch, legend, within, text, Align::Left, theme.ink);
         left += width + 14.0 * unit;
+    }
+}
+
+fn draw_sample(sketch: &mut Sketch<'_>, area: Area, item: &Entry) {
+    let (wide, high) = (area.width, area.height);
+    if let Some(Mark::Dot(fill)) = item.mark {
+        sketch.push(Shape::Dot { at: area.centre(), radius: wide / 5.0, fill });
+        return;
+    }
+    swatch(sketch, area, item.paint, true);
+    if let Some(Mark::Bar(ink)) = item.mark {
+        sketch.fill(area.shrunk(wide / 4.0, high / 3.0), ink);
+    } else if let Some(Mark::Notch(ink)) = item.mark {
+        sketch.fill(area.shrunk(wide / 5.0, 0.0).cut_bottom(high / 3.0).0, ink);
     }
 }

@@ -7,6 +7,7 @@ use super::margins::{Roles, draw_legend, draw_ruler};
 use super::sides::{chevron, draw_ends, draw_group_name, draw_memory, draw_name, position_name};
 use super::{Target, Timeline, arrows};
 use crate::trace::draw::scene::{Align, Area, Dash, Face, Point, Shape, Sketch, Text, line_height};
+use crate::trace::draw::scroll;
 use crate::trace::draw::theme::{Paint, Rgb, Theme};
 use crate::units::grouped;
 
@@ -31,6 +32,7 @@ pub fn draw(sketch: &mut Sketch<'_>, timeline: &Timeline, frame: &Frame<'_>) -> 
         }
     }
     draw_playhead(sketch, frame, &layout);
+    draw_scroll(sketch, &layout);
     draw_legend(sketch, &layout, &roles);
     layout
 }
@@ -59,7 +61,9 @@ fn draw_row(
             painter.row(shown, row);
             if let Some(lines) = &row.lines {
                 painter.lines(lines);
-                draw_ends(sketch, timeline, layout, (position, lines));
+                if draw_ends(sketch, timeline, layout, (position, lines)) {
+                    roles.note_ends();
+                }
             }
             draw_group_name(sketch, timeline, layout, row, (position, shown));
             let memory = timeline.position(position).filter_map(|rank| timeline.memory(rank));
@@ -93,6 +97,17 @@ fn draw_playhead(sketch: &mut Sketch<'_>, frame: &Frame<'_>, layout: &Layout) {
         Point { x, y: top + 1.0 },
     ];
     sketch.push(Shape::Polygon { points, fill: theme.accent });
+}
+
+/// Where rows are out of sight, how many and where.
+fn draw_scroll(sketch: &mut Sketch<'_>, layout: &Layout) {
+    let theme = *sketch.theme();
+    let width = scroll::WIDTH * unit(&theme);
+    let rows = (layout.scrolled, layout.content_height);
+    if let Some([track, thumb]) = scroll::bar(layout.rows_area(), rows, width) {
+        sketch.fill(track, theme.ground.mixed(theme.ink, 0.08));
+        sketch.fill(thumb, theme.faint);
+    }
 }
 
 /// A line around a block or a wait.

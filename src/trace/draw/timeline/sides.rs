@@ -167,17 +167,18 @@ pub(super) fn chevron(sketch: &mut Sketch<'_>, layout: &Layout, row: &RowBox) {
     sketch.push(Shape::Polygon { points, fill: theme.faint });
 }
 
-/// Marks ranks of a group that end more than 5 % earlier or later than most.
+/// Marks ranks of a group that end more than 5 % earlier or later than most; whether there are any.
 pub(super) fn draw_ends(
     sketch: &mut Sketch<'_>,
     timeline: &Timeline,
     layout: &Layout,
     (position, lines): (u32, &RankLines),
-) {
+) -> bool {
+    let mut any = false;
     let mut ends: Vec<Nanos> =
         timeline.position(position).map(|rank| timeline.done(rank)).collect();
     ends.sort_unstable();
-    let Some(&usual) = ends.get(ends.len() / 2) else { return };
+    let Some(&usual) = ends.get(ends.len() / 2) else { return any };
     let ink = sketch.theme().warning;
     for (index, &rank) in lines.ranks.iter().enumerate() {
         let done = timeline.done(rank);
@@ -187,9 +188,11 @@ pub(super) fn draw_ends(
             let mark = Area::new(at.x - radius, at.y - radius, 2.0 * radius, 2.0 * radius);
             if mark.is_inside(layout.track) {
                 sketch.push(Shape::Dot { at, radius, fill: ink });
+                any = true;
             }
         }
     }
+    any
 }
 
 pub(super) fn draw_memory(

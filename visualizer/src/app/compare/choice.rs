@@ -1,5 +1,6 @@
 //! What can be held against what, and what it is called.
 
+use serde::{Deserialize, Serialize};
 use shardlab::config::{Layout, Recompute, ScheduleName};
 
 use crate::broken::Change;
@@ -38,7 +39,8 @@ impl Half {
 }
 
 /// What one of them shows.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Choice {
     /// The shown step on the clock of this run.
     Measured,
@@ -50,6 +52,22 @@ pub enum Choice {
     Pinned(u32),
     /// Another layout of the model that is trained, planned and laid out without running.
     Layout(Box<Layout>),
+}
+
+/// What both of them show.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Choices {
+    /// The upper one.
+    pub above: Choice,
+    /// The lower one.
+    pub below: Choice,
+}
+
+impl Default for Choices {
+    fn default() -> Self {
+        Self { above: Choice::Measured, below: Choice::Replayed }
+    }
 }
 
 /// What tells a layout from the one that is trained: `GPipe, 8 microbatches`.

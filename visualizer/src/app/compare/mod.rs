@@ -21,7 +21,7 @@ use shardlab::trace::draw::timeline::Target;
 use shardlab::trace::{Span, Trace};
 use shardlab::units::Nanos;
 
-pub use self::choice::{Choice, Half};
+pub use self::choice::{Choice, Choices, Half};
 pub use self::held::Held;
 pub use self::words::{Compared, Difference};
 
@@ -65,6 +65,8 @@ pub(super) struct Given<'a> {
 struct Shown {
     choice: Choice,
     state: State,
+    /// Whether a layout has been asked for.
+    is_asked: bool,
     sight: Sight,
     part: TimelinePart,
     worker: Latest<Question, Answer>,
@@ -88,6 +90,7 @@ impl Shown {
         Self {
             choice,
             state: State::Planning,
+            is_asked: false,
             sight: Sight::default(),
             part: TimelinePart::default(),
             worker: Latest::new(lay::lay),
@@ -105,7 +108,8 @@ impl Shown {
 
 impl Default for Compare {
     fn default() -> Self {
-        let halves = [Shown::new(Choice::Measured), Shown::new(Choice::Replayed)];
+        let Choices { above, below } = Choices::default();
+        let halves = [above, below].map(Shown::new);
         Self { halves, pins: Vec::new(), next_pin: 0, axis: SteadyAxis::default() }
     }
 }
@@ -190,7 +194,6 @@ impl Compare {
         (half, choice): (Half, Choice),
         given: &Given<'_>,
     ) {
-        let Given { run, step, .. } = *given;
         let pinned = |id: &u32| self.pins.iter().find(|(known, _)| known == id);
         let state = match &choice {
             Choice::Pinned(id) => match pinned(id) {
@@ -201,23 +204,47 @@ impl Compare {
                 State::Planning
             }
         };
-        let shown = self.half_mut(half);
-        (shown.choice, shown.state, shown.sight) = (choice, state, Sight::default());
-        if let (Choice::Layout(layout), Some(facts), Some(step)) =
-            (&shown.choice, run.facts(), step)
-        {
+        let part = std::mem::take(&mut self.half_mut(half).part);
+        *self.half_mut(half) = Shown { state, part, ..Shown::new(choice) };
+        self.window(None);
+        self.axis = SteadyAxis::default();
+        self.lay_out(ctx, given.run, given.step);
+        self.follow(given);
+    }
+
+    /// Asks for the layouts that are chosen, once there is a step whose times they can take.
+    pub(super) fn lay_out(&mut self, ctx: &egui::Context, run: &Run, step: Option<&Step>) {
+        let (Some(facts), Some(step)) = (run.facts(), step) else { return };
+        for shown in &mut self.halves {
+            let Choice::Layout(layout) = &shown.choice else { continue };
+            if std::mem::replace(&mut shown.is_asked, true) {
+                continue;
+            }
             let recent = run.recent(step.number());
-            let (layout, facts) = ((**layout).clone(), Arc::clone(facts));
-            let question = Question { layout, facts, recent };
+            let question =
+                Question { layout: (**layout).clone(), facts: Arc::clone(facts), recent };
             if question.recent.is_empty() {
                 shown.state = State::Refused("No step is known whose times it could take".into());
             } else if let Err(error) = shown.worker.ask(ctx, question) {
                 shown.state = State::Refused(format!("It cannot be planned: {error}"));
             }
         }
-        self.window(None);
-        self.axis = SteadyAxis::default();
-        self.follow(given);
+    }
+
+    /// What both halves show, as it is kept. Pins go with the window: in their place stands what a
+    /// half shows at first.
+    pub(super) fn choices(&self) -> Choices {
+        let usual = Choices::default();
+        let kept = |half: Half, usual: Choice| match self.choice(half) {
+            Choice::Pinned(_) => usual,
+            choice => choice.clone(),
+        };
+        Choices { above: kept(Half::Upper, usual.above), below: kept(Half::Lower, usual.below) }
+    }
+
+    /// Shows what was kept.
+    pub(super) fn restore(&mut self, choices: Choices) {
+        self.halves = [choices.above, choices.below].map(Shown::new);
     }
 
     /// The two change places.

@@ -3,8 +3,9 @@
 use eframe::egui;
 use shardlab::mesh::Rank;
 use shardlab::trace::Badge;
-use shardlab::trace::draw::scene::{Area, Point};
-use shardlab::trace::draw::timeline::{Legend, MemoryColumn};
+use shardlab::trace::draw::scene::{Area, Point, Shape, Sketch};
+use shardlab::trace::draw::scroll;
+use shardlab::trace::draw::timeline::{Layout, Legend, MemoryColumn};
 use shardlab::units::Nanos;
 
 use super::{Control, Foreseen, Planning, Reveal, Wish};
@@ -19,9 +20,9 @@ use crate::style::Touch;
 /// Width of the controls and height of one, before scaling.
 const LEFT: f32 = 300.0;
 const ROW: f32 = 28.0;
-/// The share of the front in what it and the timeline have, and the least height of both together,
-/// before scaling.
-const FRONT: f32 = 0.42;
+/// The share of the front in what it and the timeline have, so that sixteen stages have names in a
+/// usual window; and the least height of both together, before scaling.
+const FRONT: f32 = 0.39;
 const FRONT_FROM: f32 = 420.0;
 /// The least width of a timeline that has room for memory, before scaling.
 const WIDE: f32 = 520.0;
@@ -75,7 +76,8 @@ impl Planning {
     fn controls(&mut self, board: &mut Board<'_>, area: Area) -> Vec<Command> {
         let look = board.look();
         let (row, line) = (ROW * look.scale, (look.small() * 1.4).ceil());
-        let inner = area.shrunk(look.gap(2), look.gap(1));
+        let bar = scroll::WIDTH * look.scale;
+        let inner = area.cut_right(bar).1.shrunk(look.gap(2), look.gap(1));
         let why = |control: Control| -> Vec<&str> {
             let of = self.faults.iter().filter(|fault| fault.at == control);
             of.flat_map(|fault| board.lines(&fault.why, look.small(), inner.width - look.gap(4)))
@@ -103,6 +105,14 @@ impl Planning {
             let at = rows.iter().position(|(control, _)| *control == self.control);
             let at = at.unwrap_or_default();
             scroll = scroll.clamp(tops[at + 1] - inner.height, tops[at].max(0.0));
+        }
+        let rows_in_sight = Area { left: area.left, width: area.width, ..inner };
+        if let Some([track, thumb]) = scroll::bar(rows_in_sight, (scroll, all), bar) {
+            if let Some(part) = board.grip(track, "controls in sight") {
+                scroll = part * all - inner.height / 2.0;
+            }
+            board.fill(track, look.theme.track);
+            board.fill(thumb, look.theme.faint);
         }
         let scroll = scroll.clamp(0.0, (all - inner.height).max(0.0));
         let mut commands = Vec::new();
@@ -220,9 +230,34 @@ impl Planning {
             memory: if has_memory { MemoryColumn::Shown } else { MemoryColumn::Hidden },
             legend: Legend::Shown,
         };
-        let asked = self.part.picture(board, area, &seen, |_, _| ());
+        let outside = foreseen.outside;
+        let mut band = None;
+        let asked = self.part.picture(board, area, &seen, |sketch, layout| {
+            band = beyond(sketch, layout, (held.length(), outside));
+        });
+        if band.is_some_and(|band| board.is_over(band)) {
+            board.hint(format!("Outside of the schedule: {outside} (PREDICTED). {OUTSIDE}."));
+        }
         asked.into_iter().map(|command| Command::Foreseen(Box::new(command))).collect()
     }
+}
+
+/// What lies outside of the schedule.
+const OUTSIDE: &str = "The host starts the step, and all wait for the slowest of many GPUs";
+
+/// What the step takes beyond its rows: an outlined place behind them; where that is.
+fn beyond(
+    sketch: &mut Sketch<'_>,
+    layout: &Layout,
+    (end, outside): (Nanos, Nanos),
+) -> Option<Area> {
+    let (left, right) = (layout.x_at(end), layout.x_at(end + outside));
+    let band = Area { left, width: right - left, ..layout.track };
+    let band = band.common(layout.track).filter(|band| band.width >= 1.0)?;
+    let theme = *sketch.theme();
+    let (fill, edge) = (theme.ground.mixed(theme.ink, 0.05), Some(theme.faint));
+    sketch.push(Shape::Fill { area: band, fill, pattern: None, edge, corner: 0.0 });
+    Some(band)
 }
 
 /// The figures of the predicted step: as many as there is room for.
@@ -262,12 +297,14 @@ fn tiles(foreseen: &Foreseen) -> Vec<(Tile, String)> {
     );
     memory.0.remark = format!("of {usable}");
     memory.0.is_wrong = !foreseen.fits();
+    let mut step = tile(
+        "Step",
+        seconds(foreseen.step_seconds),
+        "its rows, and behind them what the host and the slowest of many GPUs add",
+    );
+    step.0.remark = format!("rows {}", foreseen.held.length());
     vec![
-        tile(
-            "Step",
-            seconds(foreseen.step_seconds),
-            "the timeline, and what the host and the slowest of many GPUs add to it",
-        ),
+        step,
         memory,
         tile("MFU", share(foreseen.mfu), "operations of the model over the peak of the GPUs"),
         tile(

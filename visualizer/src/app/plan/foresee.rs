@@ -11,7 +11,7 @@ use shardlab::predict::memory::{PositionMemory, USABLE};
 use shardlab::predict::{Prediction, predict};
 use shardlab::trace::Badge;
 use shardlab::trace::draw::timeline::{Alike, Timeline};
-use shardlab::units::Bytes;
+use shardlab::units::{Bytes, Nanos};
 
 use super::Wish;
 use crate::app::compare::Held;
@@ -51,11 +51,18 @@ pub struct Foreseen {
     pub mfu: f64,
     /// Seconds of a mean rank in which something is on its way and nothing is computed.
     pub exposed_seconds: f64,
+    /// What of the step lies outside of the timeline: the host, and the slowest of many GPUs.
+    pub outside: Nanos,
     /// What a rank may hold.
     pub usable: Bytes,
 }
 
 impl Foreseen {
+    /// The length of the step, with what lies outside of its timeline.
+    pub fn length(&self) -> Nanos {
+        self.held.length() + self.outside
+    }
+
     /// Whether the fullest rank fits.
     pub fn fits(&self) -> bool {
         self.held.peak.0 <= self.usable
@@ -66,6 +73,7 @@ pub(super) fn foresee(question: Question) -> Answer {
     let Question { wish, scenario } = question;
     let outcome = foreseen(&wish);
     let here = match wish.layout() {
+        Some(_) if wish.context > 1 => Err("Ranks that share sequences are only predicted".into()),
         Some(layout) => here(&layout, &scenario),
         None => Err("This cut cannot be".into()),
     };
@@ -86,6 +94,7 @@ fn foreseen(wish: &Wish) -> Result<Foreseen, String> {
         tokens_per_sec: rows as f64 / step_seconds,
         mfu,
         exposed_seconds: parts.exposed_comm,
+        outside: Nanos((parts.outside.max(0.0) * 1e9) as u64),
         usable,
     })
 }

@@ -128,6 +128,12 @@ impl Planning {
         self.pareto.front()
     }
 
+    /// Wishes what was kept.
+    pub(super) fn wish_for(&mut self, wish: Wish) {
+        self.faults = wish.faults();
+        self.wish = wish;
+    }
+
     /// Wishes a layout of the front.
     pub(super) fn take_cut(&mut self, cut: &Cut) {
         self.wish.take(cut);
@@ -205,7 +211,7 @@ impl Planning {
 
     fn take(&mut self, answer: Answer) {
         if let Ok(foreseen) = &answer.outcome {
-            let end = foreseen.held.length();
+            let end = foreseen.length();
             // A step that is a little shorter is seen to be shorter.
             if end > self.axis.end || end * 2 < self.axis.end {
                 self.axis = TimeAxis::holding(end);
@@ -237,7 +243,7 @@ impl Planning {
     /// The axis as short as the step allows.
     pub(super) fn shrink(&mut self) {
         if let Some(foreseen) = self.foreseen() {
-            self.axis = TimeAxis::holding(foreseen.held.length());
+            self.axis = TimeAxis::holding(foreseen.length());
         }
     }
 

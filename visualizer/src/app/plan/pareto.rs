@@ -13,6 +13,7 @@ use shardlab::sim::cost::Constants;
 use shardlab::trace::Badge;
 use shardlab::trace::draw::axis;
 use shardlab::trace::draw::scene::{Area, Dash, Point, Shape};
+use shardlab::train::driver::lower_priority;
 use shardlab::units::{Bytes, Nanos};
 
 use super::Wish;
@@ -60,6 +61,8 @@ impl Default for Pareto {
 
 fn search(question: Question) -> Answer {
     let Question { terms, cancel } = question;
+    // A search of minutes steps back behind the window and what it predicts.
+    lower_priority();
     // The window keeps a core.
     let threads = cores().saturating_sub(1).max(1);
     let (space, cluster, constants) = (&terms.space, &terms.cluster, &Constants::default());

@@ -3,6 +3,7 @@
 //! Every control has a row of settings from which one is chosen, so that all of them work alike, by
 //! pointer and by keys. [`Wish::faults`] says what cannot be, at the control that is to blame.
 
+use serde::{Deserialize, Serialize};
 use shardlab::config::layout::ZeroStage;
 use shardlab::config::workload::{
     Precision, Recomputed, Software, Split, StepBatch, Transformer, Workload,
@@ -28,6 +29,8 @@ pub enum Control {
     Tensor,
     /// Pipeline positions.
     Pipeline,
+    /// Ranks that share a sequence.
+    Context,
     /// Copies of the model: what the GPUs leave.
     Data,
     /// Stages a pipeline position.
@@ -60,12 +63,13 @@ pub enum Control {
 
 impl Control {
     /// All of them, from top to bottom.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Model,
         Self::Cluster,
         Self::Gpus,
         Self::Tensor,
         Self::Pipeline,
+        Self::Context,
         Self::Data,
         Self::Chunks,
         Self::Schedule,
@@ -90,6 +94,7 @@ impl Control {
             Self::Gpus => "GPUs",
             Self::Tensor => "tensor",
             Self::Pipeline => "pipeline",
+            Self::Context => "context",
             Self::Data => "data",
             Self::Chunks => "chunks",
             Self::Schedule => "schedule",
@@ -115,6 +120,7 @@ impl Control {
             Self::Gpus => "ranks altogether",
             Self::Tensor => "slices of every matrix",
             Self::Pipeline => "positions, each with its layers",
+            Self::Context => "ranks that share each sequence and hold the same weights",
             Self::Data => "copies of the model: what the GPUs leave",
             Self::Chunks => "stages of a pipeline position",
             Self::Schedule => "order of forwards and backwards",
@@ -134,7 +140,8 @@ impl Control {
 }
 
 /// What is asked.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Wish {
     /// A preset.
     pub model: String,
@@ -148,14 +155,16 @@ pub struct Wish {
     pub rows: u32,
     /// Tokens of a row.
     pub seq: u32,
-    /// The cut; its copies and microbatches follow from the numbers above.
-    pub layout: Layout,
+    /// Ranks that share a row.
+    pub context: u32,
     /// Bandwidth inside nodes and between them, and latency, times what they are.
     pub links: [f64; 3],
     /// How much slower rank 0 is.
     pub slow: f64,
     /// The share that ops take longer by chance, at most.
     pub jitter: f64,
+    /// The cut; its copies and microbatches follow from the numbers above.
+    pub layout: Layout,
 }
 
 impl Default for Wish {
@@ -174,6 +183,7 @@ impl Default for Wish {
             batch: 1024,
             rows: 1,
             seq: 8192,
+            context: 1,
             layout,
             links: [1.0; 3],
             slow: 1.0,
@@ -188,6 +198,7 @@ const GPUS: [u32; 24] = [
 ];
 const TENSOR: [u32; 8] = [1, 2, 3, 4, 6, 8, 16, 32];
 const PIPELINE: [u32; 14] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 64];
+const CONTEXT: [u32; 5] = [1, 2, 4, 8, 16];
 const DATA: [u32; 18] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 2048];
 const CHUNKS: [u32; 8] = [1, 2, 3, 4, 5, 6, 8, 10];
 const BATCH: [u32; 15] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384];
@@ -208,8 +219,34 @@ fn at<T: PartialOrd>(settings: &[T], value: &T) -> usize {
 impl Wish {
     /// Copies of the model, where the GPUs are a multiple of what one copy takes.
     pub fn copies(&self) -> Option<u32> {
-        let each = self.layout.tp * self.layout.pp;
+        let each = self.each();
         self.gpus.is_multiple_of(each).then_some(self.gpus / each)
+    }
+
+    /// GPUs of one copy.
+    fn each(&self) -> u32 {
+        self.layout.tp * self.layout.pp * self.context
+    }
+
+    /// Says of what was kept in a file why it cannot be asked, if so: numbers that no control has are
+    /// fine as long as they can be reckoned with.
+    ///
+    /// # Errors
+    /// What makes no sense.
+    pub fn check(&self) -> Result<(), String> {
+        let Layout { tp, pp, chunks, .. } = self.layout;
+        let known =
+            Transformer::read(&self.model).is_ok() && Cluster::preset(&self.cluster).is_ok();
+        let small = [tp, pp, chunks, self.context, self.rows];
+        let small = small.into_iter().all(|count| (1..=64).contains(&count));
+        let large = [self.gpus, self.batch, self.seq];
+        let large = large.into_iter().all(|count| (1..=1 << 20).contains(&count));
+        let factors = self.links.iter().chain([&self.slow]).all(|f| (0.01..=100.0).contains(f));
+        let is_named = !matches!(self.layout.schedule, ScheduleName::File(_));
+        match known && small && large && factors && (0.0..=1.0).contains(&self.jitter) && is_named {
+            true => Ok(()),
+            false => Err("a model, cluster or number of this wish cannot be".into()),
+        }
     }
 
     /// How many settings a control has.
@@ -220,6 +257,7 @@ impl Wish {
             Control::Gpus => GPUS.len(),
             Control::Tensor => TENSOR.len(),
             Control::Pipeline => PIPELINE.len(),
+            Control::Context => CONTEXT.len(),
             Control::Data => DATA.len(),
             Control::Chunks => CHUNKS.len(),
             Control::Schedule => ScheduleName::NAMED.len(),
@@ -244,7 +282,8 @@ impl Wish {
             Control::Gpus => at(&GPUS, &self.gpus),
             Control::Tensor => at(&TENSOR, &layout.tp),
             Control::Pipeline => at(&PIPELINE, &layout.pp),
-            Control::Data => at(&DATA, &(self.gpus / (layout.tp * layout.pp))),
+            Control::Context => at(&CONTEXT, &self.context),
+            Control::Data => at(&DATA, &(self.gpus / self.each())),
             Control::Chunks => at(&CHUNKS, &layout.chunks),
             Control::Schedule => {
                 let of = |name: &ScheduleName| *name == layout.schedule;
@@ -276,7 +315,8 @@ impl Wish {
             Control::Gpus => self.gpus = GPUS[setting],
             Control::Tensor => layout.tp = TENSOR[setting],
             Control::Pipeline => layout.pp = PIPELINE[setting],
-            Control::Data => self.gpus = layout.tp * layout.pp * DATA[setting],
+            Control::Context => self.context = CONTEXT[setting],
+            Control::Data => self.gpus = layout.tp * layout.pp * self.context * DATA[setting],
             Control::Chunks => layout.chunks = CHUNKS[setting],
             Control::Schedule => {
                 // A schedule comes with the stages that it places, so that it can be looked at.
@@ -310,6 +350,7 @@ impl Wish {
             Control::Gpus => self.gpus.to_string(),
             Control::Tensor => layout.tp.to_string(),
             Control::Pipeline => layout.pp.to_string(),
+            Control::Context => self.context.to_string(),
             Control::Data => self.copies().map_or("–".into(), |copies| copies.to_string()),
             Control::Chunks => layout.chunks.to_string(),
             Control::Schedule => layout.schedule.title(),
@@ -351,15 +392,19 @@ impl Wish {
             let schedule = schedule.clone();
             fault(Control::Chunks, PlanError::Chunks { schedule, chunks }.to_string());
         }
-        let each = tp * pp;
+        let each = self.each();
         match self.copies() {
             None => {
                 let (below, above) = (self.gpus / each * each, self.gpus.div_ceil(each) * each);
                 let fits =
                     if below > 0 { format!("{below} or {above}") } else { above.to_string() };
+                let cuts = match self.context {
+                    1 => format!("{tp} × {pp}"),
+                    context => format!("{tp} × {pp} × {context}"),
+                };
                 fault(
                     Control::Gpus,
-                    format!("{} GPUs are no whole copies of {tp} × {pp}. Use {fits}", self.gpus),
+                    format!("{} GPUs are no whole copies of {cuts}. Use {fits}", self.gpus),
                 );
             }
             Some(copies) if !self.batch.is_multiple_of(copies * self.rows) => {
@@ -394,7 +439,7 @@ impl Wish {
         let cluster = self.cluster()?;
         let workload = Workload {
             model: Transformer::read(&self.model).ok()?,
-            split: Split::of(&layout, 1),
+            split: Split::of(&layout, self.context),
             batch: StepBatch {
                 seq: self.seq.into(),
                 rows: self.rows.into(),
@@ -419,9 +464,10 @@ impl Wish {
         Some((space, self.cluster()?))
     }
 
-    /// The cut that is wished, as one of its space; `None` where it cannot be.
+    /// The cut that is wished, as one of its space; `None` where it cannot be, or where ranks share
+    /// sequences: those are not searched.
     pub fn cut(&self) -> Option<Cut> {
-        let layout = self.layout()?;
+        let layout = self.layout().filter(|_| self.context == 1)?;
         Some(Cut {
             tp: layout.tp,
             pp: layout.pp,
@@ -437,7 +483,7 @@ impl Wish {
 
     /// Wishes a cut of the space.
     pub fn take(&mut self, cut: &Cut) {
-        self.rows = cut.microbatch_rows;
+        (self.rows, self.context) = (cut.microbatch_rows, 1);
         self.layout = Layout {
             tp: cut.tp,
             pp: cut.pp,
@@ -550,6 +596,20 @@ mod tests {
         assert_eq!((wish.gpus, wish.value(Control::Data).as_str()), (512, "16"));
         wish.layout.tp = 16;
         assert_eq!(wish.copies(), Some(8));
+    }
+
+    #[test]
+    fn ranks_that_share_a_sequence_are_predicted_and_are_on_no_front() {
+        let mut wish = Wish::default();
+        assert!(wish.cut().is_some());
+        wish.set(Control::Context, at(&CONTEXT, &4));
+        assert_eq!((wish.copies(), wish.cut()), (Some(8), None));
+        let (workload, _) = wish.workload().expect("it can be");
+        assert_eq!((workload.split.cp, workload.split.ranks()), (4, 1024));
+        wish.set(Control::Data, at(&DATA, &16));
+        assert_eq!(wish.gpus, 2048);
+        let gpus = fault(|wish| (wish.context, wish.gpus) = (16, 128)).expect("too few");
+        assert!(gpus.why.ends_with("128 GPUs are no whole copies of 8 × 4 × 16. Use 512"));
     }
 
     #[test]
