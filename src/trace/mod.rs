@@ -49,6 +49,10 @@ pub enum Badge {
 }
 
 impl Badge {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Counted, Self::Measured, Self::Replayed, Self::Predicted, Self::Formula];
+
     /// The word as it is printed.
     pub const fn word(self) -> &'static str {
         match self {

@@ -4,7 +4,8 @@
 //! `cargo bench -p shardlab-visualizer --bench window [-- ROUNDS]`, on the adapter that a window would
 //! find, a software one first. Frames are laid out, cut into triangles and painted as in a window, but
 //! not shown: whatever brings them to a screen comes on top. Training alone and training behind the
-//! window take turns; medians are compared. The window is to leave nine tenths.
+//! window take turns; medians are compared. The window is to leave nine tenths. Between them it times
+//! what a slider of Plan takes until its step is on the screen.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -14,10 +15,12 @@ use eframe::egui_wgpu::{RenderState, RendererOptions, ScreenDescriptor, WgpuConf
 use eframe::wgpu;
 use egui_kittest::wgpu::default_wgpu_setup;
 use shardlab::train::{Options, Session};
-use shardlab_visualizer::app::{App, Source, Start};
+use shardlab_visualizer::app::{App, Control, Source, Start};
+use shardlab_visualizer::keys::Action;
 use shardlab_visualizer::presets;
 use shardlab_visualizer::run::State;
 use shardlab_visualizer::saved::View;
+use shardlab_visualizer::shown::{Command, Workspace};
 use shardlab_visualizer::software::{Software, is_software};
 use shardlab_visualizer::style::{Distance, Scheme};
 
@@ -27,6 +30,8 @@ const FRAMES: u32 = 60;
 const WARM: u64 = 8;
 const STEPS: u64 = 24;
 const SHARE: f64 = 0.9;
+/// Milliseconds until a slider has its prediction.
+const PREDICTION: f64 = 100.0;
 
 /// Time that all threads of this process have had a core, where the system tells, else the clock.
 fn cpu(started: Instant) -> Duration {
@@ -191,6 +196,38 @@ fn frame_cost(paints_itself: bool) -> Result<(), String> {
     Ok(())
 }
 
+/// Milliseconds from a moved slider of Plan to the step that it asks for, on the screen: for 1,024 GPUs.
+fn predictions() -> Result<(), String> {
+    let mut window = Window::open(Source::Told, true)?;
+    let mut ask = |command: Command| {
+        let begin = Instant::now();
+        window.app.ask(&window.ctx, command);
+        window.frame();
+        while window.app.planned().is_predicting() {
+            std::thread::sleep(Duration::from_millis(1));
+            window.frame();
+        }
+        begin.elapsed().as_secs_f64() * 1e3
+    };
+    ask(Command::Do(Action::Workspace(Workspace::Plan)));
+    let controls = [
+        Control::NetworkBandwidth,
+        Control::Latency,
+        Control::Recompute,
+        Control::Zero,
+        Control::Pipeline,
+        Control::SlowRank,
+    ];
+    let mut times: Vec<f64> =
+        controls.into_iter().map(|control| ask(Command::Wish(control, 2))).collect();
+    let middle = median(&mut times);
+    let slowest = times.last().copied().unwrap_or_default();
+    println!(
+        "a slider of Plan, 1,024 GPUs: {middle:.0} ms, at most {slowest:.0} (limit {PREDICTION})"
+    );
+    Ok(())
+}
+
 /// Tokens a second of training alone.
 fn alone() -> Result<f64, String> {
     let told = |error: shardlab::train::TrainError| error.to_string();
@@ -236,6 +273,7 @@ fn main() -> Result<(), String> {
     );
     frame_cost(false)?;
     frame_cost(true)?;
+    predictions()?;
     let (mut apart, mut behind, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         let (alone, (watched, frames)) = (alone()?, watched()?);

@@ -7,6 +7,7 @@ use shardlab::config::{Layout, Scenario, ScheduleName};
 use shardlab::exec::{DeviceInfo, DeviceKind, NonFinite};
 use shardlab::mesh::Axis;
 use shardlab::planner::schedule::explain::Formula;
+use shardlab::trace::Badge;
 use shardlab::trace::draw::playback::Speed;
 use shardlab::trace::draw::{Work, label};
 use shardlab::train::driver::Explained;
@@ -150,6 +151,17 @@ pub fn no_adapter(why: &str) -> String {
     )
 }
 
+/// Whether a sentence tells a time or a share and does not say where that comes from.
+pub fn tells_time(text: &str) -> bool {
+    let words: Vec<&str> = text.split(' ').collect();
+    let tells = words.windows(2).any(|pair| {
+        let unit = pair[1].trim_end_matches(['.', ',', ':', ';', ')']);
+        pair[0].ends_with(|letter: char| letter.is_ascii_digit())
+            && ["ns", "µs", "ms", "s", "%"].contains(&unit)
+    });
+    tells && !Badge::ALL.iter().any(|badge| text.contains(badge.word()))
+}
+
 /// The title of the window.
 pub fn title(scenario: &Scenario) -> String {
     format!("{} · Shardlab", scenario.name)
@@ -186,6 +198,19 @@ mod tests {
             done(200, Some(199)),
             "Training done, 200 steps. Replaying step 200; nothing is running."
         );
+    }
+
+    #[test]
+    fn times_and_shares_are_found_in_a_sentence_that_does_not_say_where_they_come_from() {
+        for text in
+            ["Rank 0 waits 12.4 ms for B2.", "It takes 3 s.", "Waiting 20 %, all", "9 µs; 1"]
+        {
+            assert!(tells_time(text), "{text}");
+        }
+        for text in ["Rank 0 → 2, data: 0.5 MiB this step.", "12 ms (REPLAYED)", "step 12 seen", ""]
+        {
+            assert!(!tells_time(text), "{text}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use eframe::egui;
 use egui::Key;
+use shardlab::trace::Badge;
 use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::timeline::Arrows;
 use shardlab::units::Nanos;
@@ -225,11 +226,13 @@ impl App {
                 pointed_at: self.compare.pointed_at(),
                 chosen: self.compare.chosen(),
                 idle: self.compare.sentence(run),
+                badge: self.compare.badge(),
             }),
             Workspace::Plan => Some(About {
                 pointed_at: self.planning.pointed_at(),
                 chosen: self.planning.chosen(),
                 idle: self.planning.sentence(),
+                badge: Some(Badge::Predicted),
             }),
         };
         let said = explain::said(&shared, hint.as_deref(), self.notice.as_deref(), about.as_ref());

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use shardlab::trace::Badge;
 use shardlab::trace::draw::scene::{Area, Point};
 use shardlab::trace::draw::theme::Rgb;
 
@@ -11,7 +12,7 @@ use crate::broken;
 use crate::keys::Action;
 use crate::play::Mode;
 use crate::run::State;
-use crate::shown::{Command, Popup, Shared};
+use crate::shown::{Command, Popup, Shared, Step};
 use crate::style::Look;
 use crate::texts;
 
@@ -23,6 +24,24 @@ const ROWS_MOST: u32 = 16;
 pub(super) struct Said {
     pub(super) text: String,
     tone: Tone,
+    /// Where its times come from, if it tells any and does not say so itself.
+    badge: Option<Badge>,
+}
+
+impl Said {
+    fn new(text: String, tone: Tone) -> Self {
+        Self { text, tone, badge: None }
+    }
+
+    fn plain(text: impl Into<String>) -> Self {
+        Self::new(text.into(), Tone::Plain)
+    }
+
+    /// The same, where its times come from this clock.
+    fn by(self, badge: Option<Badge>) -> Self {
+        let badge = badge.filter(|_| texts::tells_time(&self.text));
+        Self { badge, ..self }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +68,8 @@ pub(super) struct About {
     pub(super) chosen: Option<String>,
     /// What one sees.
     pub(super) idle: String,
+    /// Where times come from in what is pointed at or chosen.
+    pub(super) badge: Option<Badge>,
 }
 
 /// What there is to say.
@@ -58,10 +79,11 @@ pub(super) fn said(
     notice: Option<&str>,
     about: Option<&About>,
 ) -> Said {
-    let plain = |text: String| Said { text, tone: Tone::Plain };
     if let Some(hint) = hint {
-        return plain(hint.to_owned());
+        return Said::plain(hint);
     }
+    // In Watch all steps are replayed.
+    let badge = about.map_or(Some(Badge::Replayed), |about| about.badge);
     let pointed_at = match about {
         Some(about) => about.pointed_at.clone(),
         None => {
@@ -69,49 +91,61 @@ pub(super) fn said(
         }
     };
     if let Some(text) = pointed_at {
-        return plain(text);
+        return Said::plain(text).by(badge);
     }
     if let Some(notice) = notice {
-        return plain(notice.to_owned());
+        return Said::plain(notice);
     }
-    match shared.run.state() {
-        State::Failed(why) => return Said { text: why.to_string(), tone: Tone::Error },
-        State::NotFinite { step, first } => {
-            let text = texts::not_finite(*step, first.as_deref());
-            return Said { text, tone: Tone::Error };
-        }
-        State::Hang { report, unsent, .. } => {
-            return Said { text: texts::hang(report, unsent), tone: Tone::Error };
-        }
-        State::Starting(_) | State::Training | State::Held | State::Done => {}
+    if let Some(text) = trouble(shared.run.state()) {
+        return Said::new(text, Tone::Error);
     }
     if let Some(about) = about {
-        return plain(about.chosen.as_ref().unwrap_or(&about.idle).clone());
+        return match &about.chosen {
+            Some(chosen) => Said::plain(chosen.as_str()).by(badge),
+            None => Said::plain(about.idle.as_str()),
+        };
     }
-    if let (Some(step), Some(span)) = (shared.step, shared.sight.marked) {
-        let length = step.timeline.duration(span.duration());
-        return plain(format!(
-            "{length} marked. L plays it over and over, Z zooms to it, Esc clears it."
-        ));
-    }
-    if let (Some(step), Some(target)) = (shared.step, shared.sight.selection) {
-        return plain(step.timeline.explain(&target));
-    }
-    if let (Some(step), Mode::Paused) = (shared.step, shared.play.mode()) {
-        return plain(step.timeline.now(shared.play.playhead()));
+    if let Some(text) = shared.step.and_then(|step| of_step(step, shared)) {
+        return Said::plain(text).by(badge);
     }
     if !shared.broken.is_empty() {
-        return Said { text: broken::now(shared.broken.faults()), tone: Tone::Warning };
+        return Said::new(broken::now(shared.broken.faults()), Tone::Warning);
     }
     if let Some(why) = shared.run.fell_back() {
-        return Said { text: texts::fell_back(why), tone: Tone::Warning };
+        return Said::new(texts::fell_back(why), Tone::Warning);
     }
     if matches!(shared.run.state(), State::Done) {
-        return plain(texts::done(shared.run.trained(), shared.play.shown().map(|s| s.step)));
+        let shown = shared.play.shown().map(|shown| shown.step);
+        return Said::plain(texts::done(shared.run.trained(), shown));
     }
     let layout = &shared.scenario().layout;
     let ranks = layout.mesh().size();
-    plain(texts::idle(layout, ranks > ROWS_MOST && ranks > layout.pp))
+    Said::plain(texts::idle(layout, ranks > ROWS_MOST && ranks > layout.pp))
+}
+
+/// What went wrong, if a run has ended so.
+fn trouble(state: &State) -> Option<String> {
+    match state {
+        State::Failed(why) => Some(why.to_string()),
+        State::NotFinite { step, first } => Some(texts::not_finite(*step, first.as_deref())),
+        State::Hang { report, unsent, .. } => Some(texts::hang(report, unsent)),
+        State::Starting(_) | State::Training | State::Held | State::Done => None,
+    }
+}
+
+/// What is marked or chosen in the shown step, else what happens in it while it is paused.
+fn of_step(step: &Step, shared: &Shared<'_>) -> Option<String> {
+    if let Some(span) = shared.sight.marked {
+        let length = step.timeline.duration(span.duration());
+        return Some(format!(
+            "{length} marked. L plays it over and over, Z zooms to it, Esc clears it."
+        ));
+    }
+    if let Some(target) = shared.sight.selection {
+        return Some(step.timeline.explain(&target));
+    }
+    let is_paused = shared.play.mode() == Mode::Paused;
+    is_paused.then(|| step.timeline.now(shared.play.playhead()))
 }
 
 /// Draws the line and the buttons at its end; `file` is the one that it tells of.
@@ -139,6 +173,15 @@ pub(super) fn show(
         rest = left.cut_right(look.gap(1)).1;
         if board.button(button, Control::text(offer.id, &offer.text, offer.hint)) {
             commands.push(offer.command);
+        }
+    }
+    if let Some(badge) = said.badge {
+        let width = board.width(badge.word(), look.small()).ceil() + look.gap(3);
+        if board.width(&said.text, look.small()) <= rest.width - width {
+            let (place, left) = rest.cut_right(width);
+            rest = left;
+            let faint = Style::sized(look.small()).ink(look.theme.faint);
+            board.write(place, badge.word(), faint.right());
         }
     }
     let ink = ink(&look, said.tone);

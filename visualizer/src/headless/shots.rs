@@ -63,7 +63,9 @@ pub fn take(
         }
     };
     let studio = Studio { scale, format, size, has_painter: painter.is_some() };
-    let mut window = run.open(&folder.join("picture"), (size, scale), painter, &mut tell)?;
+    let first = parts.first().map_or("", |(_, name)| name);
+    let first = folder.join(file_name(&run.scenario.name, first, run.at - 1, "png"));
+    let mut window = run.open(&first, (size, scale), painter, &mut tell)?;
     window.app_mut().audit().keep_scenes();
     window.frames(SETTLED);
     let telling = window.app().step().map(moment::telling).unwrap_or_default();

@@ -15,6 +15,9 @@ const MOST_ROWS: usize = 16;
 /// A level opens when its median block is at least this wide, in points.
 const OPEN_AT: f32 = 24.0;
 
+/// The least height of a row that has room for text, and the most that a row takes.
+const NAMED: f32 = 20.0;
+const MOST: f32 = 48.0;
 /// Groups that have less room than this, in points, have no lines.
 const LINES_FROM: f32 = 38.0;
 
@@ -354,9 +357,9 @@ impl Stack<'_> {
     fn row_height(&self, share: f32) -> f32 {
         let unit = self.unit;
         match share / unit {
-            share if share >= 20.0 => (share.min(48.0) * unit).floor(),
+            share if share >= NAMED => (share * unit).floor().clamp(NAMED * unit, MOST * unit),
             share if share >= 10.0 => (share * unit).floor(),
-            _ => 20.0 * unit,
+            _ => NAMED * unit,
         }
     }
 
@@ -375,8 +378,8 @@ impl Stack<'_> {
         let (pitch, gaps) = (1.5 * unit, 8.0 * unit);
         // Of ranks that are all alike there is nothing that lines could show.
         if ranks.len() == 1 || share < LINES_FROM * unit {
-            let height = (share / unit).clamp(20.0, 48.0) * unit;
-            self.push(kind, height.floor(), None, position > 0);
+            let height = share.floor().clamp(NAMED * unit, MOST * unit);
+            self.push(kind, height, None, position > 0);
             return;
         }
         let large = (share - gaps - 12.0 * unit).clamp(26.0 * unit, 36.0 * unit);
@@ -421,7 +424,7 @@ impl Stack<'_> {
         if matches!(kind, RowKind::Heading { .. }) {
             (blocks, beside) = (Area::new(track.left, self.y, 0.0, 0.0), None);
         }
-        let has_text = large >= 20.0 * unit - 0.01;
+        let has_text = large >= NAMED * unit - 0.01;
         let row =
             RowBox { kind, area: whole, blocks, beside, lines, has_text, is_first_of_position };
         self.layout.rows.push(row);

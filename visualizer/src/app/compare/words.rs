@@ -1,10 +1,12 @@
 //! What the difference of two steps is: in numbers, and what one sees in one sentence.
 
 use shardlab::trace::Badge;
+use shardlab::trace::draw::timeline::Target;
 use shardlab::units::{Bytes, Nanos};
 
 use super::{Choice, Compare, Half, Held};
 use crate::run::Run;
+use crate::shown::Sight;
 
 /// The longest name of a step inside of a sentence, in characters.
 const NAME: usize = 36;
@@ -153,6 +155,15 @@ impl Compare {
             Some(shown.held()?.timeline.explain(&shown.sight.hover?))
         };
         Half::BOTH.into_iter().find_map(sentence)
+    }
+
+    /// Where the times come from of what is under the pointer, else of what is chosen.
+    pub(in crate::app) fn badge(&self) -> Option<Badge> {
+        let of = |target: fn(&Sight) -> Option<Target>| {
+            let halves = Half::BOTH.into_iter().filter(|half| target(self.sight(*half)).is_some());
+            halves.filter_map(|half| self.held(half)).map(|held| held.badge).next()
+        };
+        of(|sight| sight.hover).or_else(|| of(|sight| sight.selection))
     }
 
     /// What is chosen: where it is in both, how long it takes above and below.

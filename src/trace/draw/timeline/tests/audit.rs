@@ -138,3 +138,39 @@ fn sixty_four_ranks_are_four_rows_in_sight_and_one_opens_to_sixteen() {
         assert!(named.contains(&rank.to_string()), "rank {rank} is never named");
     }
 }
+
+#[test]
+fn groups_with_little_room_lose_lines_before_names_and_names_only_where_rows_are_scrolled() {
+    let timeline = timeline_with_memory(mesh(4, 4, 4), 8, 1_000_000);
+    // Large text is no round multiple of the usual one.
+    for label_size in [12.0, 18.7] {
+        let theme = Theme { label_size, ..Theme::LIGHT };
+        let unit = label_size / 12.0;
+        let mut lines_before = usize::MAX;
+        for height in (60..=376).rev() {
+            let area = Area::sized(1280.0 * unit, height as f32 * unit);
+            let frame = Frame::new(area, (Nanos(0), timeline.end()), Badge::Replayed);
+            let (scene, layout) = drawn_in(&timeline, &frame, &theme);
+            let lines = layout.rows.iter().filter_map(|row| row.lines.as_ref());
+            let lines: usize = lines.map(|lines| lines.ranks.len()).sum();
+            assert!(lines <= lines_before, "{height} at {label_size}");
+            lines_before = lines;
+            assert!(layout.rows.iter().all(|row| row.has_text), "{height} at {label_size}");
+            let is_named = |label: &&Label| label.text.ends_with("16 ranks");
+            let named = scene.labels().filter(is_named).count();
+            // Ruler, four rows and the legend.
+            let fits = height >= 28 + 4 * 20 + 24;
+            assert_eq!(layout.hidden() < 1.0, fits, "{height} at {label_size}");
+            assert!(!fits || named == 4, "{named} names in {height} at {label_size}");
+            // What is out of sight is announced.
+            let thumb = |shape: &&Shape| match shape {
+                Shape::Fill { area, fill, .. } => {
+                    *fill == theme.faint && area.left > layout.area.right() - 7.0 * unit
+                }
+                _ => false,
+            };
+            assert_eq!(scene.shapes.iter().any(|shape| thumb(&shape)), !fits, "{height}");
+        }
+        assert_eq!(lines_before, 0);
+    }
+}
