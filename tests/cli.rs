@@ -803,6 +803,40 @@ fn a_bench_counts_the_plan_and_holds_what_it_measures_against_the_limits() {
 }
 
 #[test]
+fn a_checkpoint_writes_text_from_its_seed_and_its_prompt() {
+    let folder = folder();
+    let words = "to be, or not to be: that is the question. ".repeat(400);
+    fs::write(folder.path().join("words.txt"), &words).unwrap();
+    let train = "train --data words.txt --steps 60 --dp 1 --tp 2 --pp 2 --batch 8 --seq 48 \
+                 --device cpu --checkpoint run --json";
+    json(&run_in(folder.path(), train), 0);
+    let generate =
+        |flags: &str| json(&run_in(folder.path(), &format!("generate run {flags} --json")), 0);
+    // Sixty steps are enough to know these words by heart.
+    let likeliest = generate("--prompt that --temperature 0 --tokens 30");
+    let written = likeliest["text"].as_str().unwrap();
+    assert!(words.contains(&format!("that{written}")), "{written}");
+    assert_eq!(likeliest["tokens"].as_array().unwrap().len(), 30);
+    assert_eq!(likeliest["trained_steps"], 60);
+    let drawn =
+        |seed| generate(&format!("--tokens 40 --temperature 3 --seed {seed}"))["tokens"].clone();
+    assert_eq!(drawn(1), drawn(1));
+    assert_ne!(drawn(1), drawn(2));
+    // The same on a terminal or in a file, with its prompt before it.
+    let output = run_in(folder.path(), "generate run --prompt that --temperature 0 --tokens 30");
+    assert_eq!(text(&output.stdout), format!("that{written}\n"));
+    for (flags, words) in [
+        ("generate nowhere", "is no checkpoint"),
+        ("generate run --temperature nan", "is not a finite number"),
+        ("generate run --temperature -1", "is not a finite number of at least 0"),
+    ] {
+        let output = run_in(folder.path(), flags);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let folder = folder();
     let mut child = shardlab("plan tiny.toml --text")

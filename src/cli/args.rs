@@ -68,6 +68,12 @@ Examples:
   shardlab search --model mine/ --cluster mine.toml --gpus 48 --json
   shardlab search --here --ranks 4 --run      on this machine (after doctor --calibrate)";
 
+const GENERATE_EXAMPLES: &str = "\
+Examples:
+  shardlab train --checkpoint run/
+  shardlab generate run/ --prompt 'ROMEO:'
+  shardlab generate run/ --temperature 0 --tokens 200";
+
 const BENCH_EXAMPLES: &str = "\
 Examples:
   shardlab bench                          the quickstart's step on this machine
@@ -119,6 +125,9 @@ pub enum Command {
     Trace(TraceCommand),
     /// List what this machine can train on, test it, and say what to do.
     Doctor(DoctorArgs),
+    /// Write text with the weights of a checkpoint.
+    #[command(after_help = GENERATE_EXAMPLES, allow_negative_numbers = true)]
+    Generate(GenerateArgs),
     /// Measure kernels, messages, training and the simulator against what this machine can do.
     #[command(after_help = BENCH_EXAMPLES, allow_negative_numbers = true)]
     Bench(Box<BenchArgs>),
@@ -159,6 +168,32 @@ pub struct TrainArgs {
     pub resume: Option<PathBuf>,
     /// Print one JSON object instead of the summary.
     #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
+/// `shardlab generate`.
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// The folder that `train --checkpoint` wrote.
+    #[arg(value_name = "CHECKPOINT")]
+    pub checkpoint: PathBuf,
+    /// What the text begins with.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub prompt: String,
+    /// How many bytes are written.
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    pub tokens: u32,
+    /// Below 1 likely bytes become likelier; 0 takes the likeliest.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.8)]
+    pub temperature: f64,
+    /// Draw from the N likeliest bytes only.
+    #[arg(long, value_name = "N")]
+    pub top: Option<u32>,
+    /// Equal seeds write equal texts.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Print one JSON object.
+    #[arg(long)]
     pub json: bool,
 }
 

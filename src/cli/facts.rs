@@ -170,12 +170,17 @@ fn legal_layout(command: &str) -> Option<Layout> {
     plan_step(&spec).is_ok().then_some(scenario.layout)
 }
 
-/// How to go on with a run that was interrupted and has a checkpoint.
+/// How to go on with a run that has a checkpoint.
 pub(super) fn resumption(run: &Run, folder: Option<&std::path::Path>) -> Vec<Suggestion> {
     match (&run.end, folder) {
         (End::Interrupted, Some(folder)) => vec![Suggestion {
             command: Command::Own(format!("train --resume {}", folder.display())),
             what: "go on where it stopped".into(),
+        }],
+        // Weights that know bytes write text.
+        (End::Done, Some(folder)) if run.marks.is_some() => vec![Suggestion {
+            command: Command::Own(format!("generate {}", folder.display())),
+            what: "text from these weights".into(),
         }],
         _ => Vec::new(),
     }

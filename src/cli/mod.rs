@@ -1,7 +1,7 @@
 //! The command: how it reads its arguments, what it prints, and with which code it exits.
 //!
 //! One file a command: [`quickstart`], [`train`], [`plan`], [`simulate`], [`search`], [`verify`], [`trace`],
-//! [`doctor`] with `calibrated`, [`bench`]. [`args`] is what can be typed, [`settings`] what it means,
+//! [`doctor`] with `calibrated`, [`bench`], [`generate`]. [`args`] is what can be typed, [`settings`] what it means,
 //! [`report`] the numbers of a run, [`clocks`] those of its time. [`live`] draws the running
 //! schedule, [`screen`] redraws it in place, [`summary`] tells how a run went: pure functions from
 //! facts to [`text`]. Data go to stdout, progress and errors to stderr; nothing else in the library
@@ -18,6 +18,7 @@ pub mod simulate;
 pub mod search;
 pub mod doctor;
 pub mod bench;
+pub mod generate;
 mod calibrated;
 pub mod report;
 pub mod clocks;
@@ -89,6 +90,7 @@ fn dispatch(cli: &Cli) -> Result<Outcome, Failure> {
         Some(Command::Search(args)) => search::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Bench(args)) => bench::run(args),
+        Some(Command::Generate(args)) => generate::run(args),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "shardlab", &mut script);

@@ -53,7 +53,7 @@ impl Runs {
     /// # Errors
     /// If it is not JSON or has no rows.
     pub fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
-        let remedy = "Give a file with the fields of assets/published/runs.json";
+        let remedy = "Give a file with the fields of tests/published/runs.json";
         let value: Value = serde_json::from_str(text)
             .map_err(|error| ConfigError::value(file, format!("is not JSON ({error})"), remedy))?;
         let list = |name: &str| value.get(name).and_then(Value::as_array);

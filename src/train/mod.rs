@@ -3,13 +3,14 @@
 //! [`Session`] is what the command, tests and examples drive: one step at a time, with everything
 //! that the step tells. [`driver`] runs one on a thread of its own, for windows. [`devices`] turns a
 //! request into devices, [`verify`] holds a layout against one rank or a reference case, [`faults`]
-//! breaks things for show.
+//! breaks things for show, [`generate`] writes text with what was trained.
 
 mod capture;
 pub mod devices;
 pub mod driver;
 pub mod faults;
 mod fit;
+pub mod generate;
 pub mod session;
 mod snapshot;
 pub mod verify;
