@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use shardlab::cli::facts::suggestions;
 use shardlab::cli::summary::{Command as Next, Suggestion};
-use shardlab::config::Scenario;
+use shardlab::config::{Layout, Recompute, Scenario, ScheduleName, ZeroStage};
 use shardlab::plan::Action;
 use shardlab::planner::{Purpose, StepSpec, plan_step};
 use shardlab::predict::here::{Calibration, Curve, Sizes};
@@ -710,7 +710,8 @@ fn doctor_says_that_the_cpu_can_train_and_how_fast_it_is() {
     assert!(!answer["advice"].as_array().unwrap().is_empty());
 }
 
-/// A machine on which every unit of work of a scenario takes a nanosecond, and its file.
+/// A machine on which every unit of work of a scenario takes a nanosecond, also of its other layouts
+/// on two ranks, and its file.
 fn calibration(folder: &Path) -> PathBuf {
     let scenario = Scenario::read(&folder.join("tiny.toml")).unwrap();
     let spec = StepSpec {
@@ -720,10 +721,24 @@ fn calibration(folder: &Path) -> PathBuf {
         purpose: Purpose::Train,
         device_kinds: Vec::new(),
     };
-    let plan = plan_step(&spec).unwrap();
+    let mut plans = vec![plan_step(&spec).unwrap()];
+    let mut layout = |layout: Layout| {
+        plans.extend(plan_step(&StepSpec { layout, ..spec.clone() }));
+    };
+    for (dp, tp, pp) in [(2, 1, 1), (1, 2, 1), (1, 1, 2)] {
+        for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
+            let two = Layout { dp, tp, pp, recompute, microbatches: 2, ..Layout::default() };
+            layout(Layout { sequence_parallel: true, ..two.clone() });
+            layout(Layout { schedule: ScheduleName::ZbH1, ..two.clone() });
+            for zero in [ZeroStage::Zero0, ZeroStage::Zero1, ZeroStage::Zero2, ZeroStage::Zero3] {
+                layout(Layout { zero, ..two.clone() });
+            }
+        }
+    }
     let workers = Workers { count: 2, wake: Nanos(0), patience: Nanos(0) };
     let mut calibration = Calibration::new("A machine".into(), &workers, u64::MAX);
-    let launched = plan.programs.iter().flat_map(|program| &program.instrs).filter_map(|instr| {
+    let programs = plans.iter().flat_map(|plan| &plan.programs);
+    let launched = programs.flat_map(|program| &program.instrs).filter_map(|instr| {
         let Action::Launch { op, .. } = &instr.action else { return None };
         Sizes::of(op)
     });
@@ -766,6 +781,47 @@ fn a_step_is_predicted_from_what_a_machine_was_measured_to_take() {
     let output = run_in(folder.path(), predict);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("doctor --calibrate"));
+}
+
+#[test]
+fn this_machine_is_a_cluster_of_simulate_too() {
+    let refused = refusal("simulate --cluster here --dp 2 --tp 1 --pp 1", 2);
+    assert!(
+        refused.contains("has not been measured. Run `shardlab doctor --calibrate`"),
+        "{refused}"
+    );
+    let folder = folder();
+    calibration(folder.path());
+    let flags = "tiny.toml --dp 2 --tp 1 --pp 1 --calibration machine.toml --json";
+    let planned = json(&run_in(folder.path(), &format!("plan --predict {flags}")), 0);
+    let simulated = run_in(folder.path(), &format!("simulate --cluster here {flags}"));
+    assert_eq!(json(&simulated, 0), planned);
+    let refused = refusal("simulate tiny.toml", 2);
+    assert!(refused.contains("scenario: is trained on this machine"), "{refused}");
+}
+
+#[test]
+fn the_best_layout_of_this_machine_is_trained_and_both_are_told_in_one_object() {
+    let folder = folder();
+    calibration(folder.path());
+    let search = "search --here tiny.toml --ranks 2 --calibration machine.toml";
+    let found = json(&run_in(folder.path(), &format!("{search} --json")), 0);
+    let trained = json(&run_in(folder.path(), &format!("{search} --run --steps 2 --json")), 0);
+    for field in ["best", "front", "counts", "refused"] {
+        assert_eq!(found[field], trained[field], "{field}");
+    }
+    assert!(found["training"].is_null());
+    let (best, training) = (&trained["best"][0], &trained["training"]);
+    assert_eq!(training["steps"].as_array().unwrap().len(), 2);
+    assert_eq!(training["predicted_step_seconds"], best["step_seconds"]);
+    for size in ["tp", "pp", "dp", "zero", "recompute"] {
+        assert_eq!(training["layout"][size], best["cut"][size], "{size}: {training}");
+    }
+    // What is computed again is searched too, and asked for by the command that trains the best.
+    let recomputes = |of: &Value| of["cut"]["recompute"].as_str().unwrap().to_owned();
+    let front = found["front"].as_array().unwrap();
+    assert!(front.iter().map(recomputes).any(|word| word != "none"), "{front:?}");
+    assert!(found["train"].as_str().unwrap().contains(" --recompute "), "{found}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use clap_complete::Shell;
 
 use crate::config::workload::Precision;
 use crate::config::{
-    CollectiveChoice, ModelSource, OptimizerKind, Recompute, ScheduleName, ZeroStage,
+    CollectiveChoice, ConfigError, ModelSource, OptimizerKind, Recompute, ScheduleName, ZeroStage,
 };
 use crate::mesh::RankOrder;
 use crate::train::DeviceRequest;
@@ -58,6 +58,7 @@ Examples:
   shardlab simulate --model mine/ --cluster mine.toml --dp 8 --slow-rank 3=1.5
   shardlab simulate --pp 4 --chunks 2 --svg step.svg
   shardlab simulate --pp 2 --microbatches 8 --schedule mine.csv
+  shardlab simulate --cluster here --dp 2 --tp 2   on this machine (after doctor --calibrate)
   shardlab simulate --explain-collective 100MB --gpus 8 --links 50GB/s,10ns
   shardlab simulate --runs tests/published/runs.json --leave-one-out";
 
@@ -260,7 +261,7 @@ pub enum TraceClock {
 }
 
 /// `shardlab plan`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct PlanArgs {
     /// What is planned.
     #[command(flatten)]
@@ -294,18 +295,20 @@ pub struct PlanArgs {
 /// `shardlab simulate`.
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
+    /// With --cluster here: a scenario file (TOML); the quickstart if none is given.
+    #[arg(value_name = "SCENARIO")]
+    pub scenario: Option<PathBuf>,
     /// A preset (gpt-175b, llama-3-8b, llama-3-405b, …), a folder with a Hugging Face config.json, or
-    /// a TOML file with the sizes.
-    #[arg(
-        long,
-        value_name = "PRESET|DIR|FILE",
-        default_value = "llama-3-8b",
-        help_heading = "Model and data"
-    )]
-    pub model: String,
-    /// A preset (v100, a100-40, a100-80, h100, h200, b200, gb200, rtx4090, …) or a TOML file.
+    /// a TOML file with the sizes; llama-3-8b if not said. On `here` what `train` takes.
+    #[arg(long, value_name = "PRESET|DIR|FILE", help_heading = "Model and data")]
+    pub model: Option<String>,
+    /// A preset (v100, a100-40, a100-80, h100, h200, b200, gb200, rtx4090, …), a TOML file, or `here`:
+    /// this machine's cores, as `doctor --calibrate` measured them.
     #[arg(long, value_name = "NAME|FILE", default_value = "h100", help_heading = "Cluster")]
     pub cluster: String,
+    /// With --cluster here: what another machine was measured to take.
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    pub calibration: Option<PathBuf>,
     /// Ranks; dp fills what tp, pp and cp leave.
     #[arg(long, value_name = "N", help_heading = "Cluster")]
     pub gpus: Option<u32>,
@@ -318,9 +321,9 @@ pub struct SimulateArgs {
     /// Rows of a step over all data-parallel ranks.
     #[arg(long, value_name = "ROWS", help_heading = "Model and data")]
     pub batch: Option<u32>,
-    /// Tokens of a row.
-    #[arg(long, value_name = "TOKENS", default_value_t = 4096, help_heading = "Model and data")]
-    pub seq: u64,
+    /// Tokens of a row; 4096 if not said. On `here` as in the quickstart.
+    #[arg(long, value_name = "TOKENS", help_heading = "Model and data")]
+    pub seq: Option<u64>,
     /// bf16, fp16 or fp8.
     #[arg(long, value_name = "TYPE", default_value = "bf16", value_parser = super::simulate::precision, help_heading = "Model and data")]
     pub precision: Precision,
@@ -398,7 +401,7 @@ pub struct SearchArgs {
     #[arg(long, value_name = "N", requires = "here", help_heading = "This machine")]
     pub ranks: Option<u32>,
     /// With --here: train with the best layout, and hold its prediction against what is measured.
-    #[arg(long, requires = "here", conflicts_with = "json", help_heading = "This machine")]
+    #[arg(long, requires = "here", help_heading = "This machine")]
     pub run: bool,
     /// With --run: optimizer steps.
     #[arg(long, value_name = "N", requires = "run", help_heading = "This machine")]
@@ -460,6 +463,30 @@ pub struct RunArgs {
     /// What is trained.
     #[command(flatten)]
     pub training: TrainingArgs,
+}
+
+impl TrainingArgs {
+    /// What other commands call model, batch and tokens of a row.
+    ///
+    /// # Errors
+    /// If no row has so many tokens.
+    pub(super) fn of_words(
+        model: Option<&str>,
+        batch: Option<u32>,
+        seq: Option<u64>,
+    ) -> Result<Self, ConfigError> {
+        let seq = seq.map(|seq| {
+            u32::try_from(seq).map_err(|_too_large| {
+                let why = format!("{seq} tokens are more than a row has");
+                ConfigError::value("seq", why, format!("Give at most {}", u32::MAX))
+            })
+        });
+        let model = model.map(|word| match word.parse() {
+            Ok(source) => source,
+            Err(never) => match never {},
+        });
+        Ok(Self { model, batch, seq: seq.transpose()?, ..Self::default() })
+    }
 }
 
 /// How training is cut over ranks.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::output;
+use super::output::{self, OutputFile};
 use super::{Failure, Outcome};
 use crate::exec::calibrate::{calibrate, processor};
 use crate::exec::cores;
@@ -52,10 +52,7 @@ struct Rate {
 /// # Errors
 /// If the file cannot be written or the machine gives no threads.
 pub(super) fn measure(output: Option<&Path>, json: bool) -> Result<Outcome, Failure> {
-    let path = match output {
-        Some(path) => path.to_owned(),
-        None => Calibration::default_path()?,
-    };
+    let path = destination(output)?;
     let workers = cores();
     let calibration = with_progress(u32::try_from(workers).unwrap_or(u32::MAX))?;
     calibration.write(&path)?;
@@ -70,6 +67,21 @@ pub(super) fn measure(output: Option<&Path>, json: bool) -> Result<Outcome, Fail
         output::print(&text(&answer, &used))?;
     }
     Ok(Outcome::Success)
+}
+
+/// The file that is written: a folder that somebody names must exist, which is told before anything
+/// is measured; the one for settings is made.
+fn destination(output: Option<&Path>) -> Result<PathBuf, Failure> {
+    let Some(path) = output else { return Ok(Calibration::default_path()?) };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_some_and(|folder| !folder.is_dir()) {
+        return Err(Failure::Destination {
+            path: path.to_owned(),
+            source: std::io::ErrorKind::NotFound.into(),
+            remedy: OutputFile::REMEDY,
+        });
+    }
+    Ok(path.to_owned())
 }
 
 fn with_progress(workers: u32) -> Result<Calibration, Failure> {
@@ -220,6 +232,17 @@ mod tests {
         assert!(text.contains("product of 512 × 512"), "{text}");
         assert!(text.contains("a sleeping worker starts after 40 µs"), "{text}");
         assert!(text.contains("80.0          40.0  GFLOP/s"), "{text}");
+    }
+
+    #[test]
+    fn a_file_in_a_folder_that_is_missing_is_refused_before_anything_is_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let there = folder.path().join("mine.toml");
+        assert_eq!(destination(Some(&there)).unwrap(), there);
+        let missing = folder.path().join("new").join("mine.toml");
+        let error = destination(Some(&missing)).unwrap_err().to_string();
+        assert!(error.contains("Choose a file in a folder that exists"), "{error}");
+        assert!(!folder.path().join("new").exists());
     }
 
     #[test]

@@ -194,6 +194,23 @@ pub fn prefix(text: &str, columns_left: usize) -> &str {
     text
 }
 
+/// A number of things: `1 GPU`, `1024 GPUs`.
+pub fn counted(number: impl Into<u64>, thing: &str) -> String {
+    let number = number.into();
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{ending}")
+}
+
+/// Bytes in powers of a thousand, as links and cards are sold: `512 B`, `49.2 KB`, `175.0 MB`.
+pub fn decimal_bytes(bytes: f64) -> String {
+    const UNITS: [(&str, f64); 4] = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)];
+    // What rounds up to a thousand of a unit is one of the next.
+    match UNITS.iter().find(|(_, size)| bytes >= 0.99995 * size) {
+        Some((unit, size)) => format!("{:.1} {unit}", bytes / size),
+        None => format!("{bytes:.0} B"),
+    }
+}
+
 /// A text in the characters of a terminal.
 pub fn in_charset(text: &str, charset: Charset) -> String {
     if charset == Charset::Utf8 || text.is_ascii() {

@@ -11,6 +11,7 @@ use super::*;
 use crate::config::workload::{Precision, Transformer};
 use crate::planner::cluster::classes::{Classes, Knobs};
 use crate::planner::cluster::{cluster_plan, topology};
+use crate::predict::memory::{self, PositionMemory};
 use crate::predict::with_overheads;
 use crate::sim::Ordered;
 
@@ -68,6 +69,7 @@ fn brute(search: &Search<'_>, nth: usize) -> Brute {
     let ControlFlow::Continue(fitting) = Fitting::of(search, &mut listed, &mut go_on) else {
         panic!("nobody broke off")
     };
+    assert_memory_is_that_of_the_tables(search, &listed, &fitting, nth);
     let some: Vec<Point> = fitting.bounds.iter().copied().step_by(nth).collect();
     let points = in_parallel(2, &some, |point| {
         let cut = &listed.cuts[point.index as usize];
@@ -77,6 +79,31 @@ fn brute(search: &Search<'_>, nth: usize) -> Brute {
     });
     let bounds = some.iter().map(|point| point.seconds).collect();
     Brute { cuts: listed.cuts, points, bounds }
+}
+
+/// Layouts fit as far as their schedules' tables say, and take what these say.
+fn assert_memory_is_that_of_the_tables(
+    search: &Search<'_>,
+    listed: &Listed,
+    fitting: &Fitting,
+    nth: usize,
+) {
+    let memory_gb = search.cluster.gpu.memory_gb;
+    let mut fit = fitting.bounds.iter().peekable();
+    for (index, cut) in listed.cuts.iter().enumerate() {
+        let found = fit.next_if(|point| point.index as usize == index);
+        if index % nth != 0 {
+            continue;
+        }
+        let workload = search.space.workload(cut);
+        let positions =
+            memory::positions(&workload, &table(&workload, workload.batch.microbatches));
+        assert_eq!(memory::fits(&positions, memory_gb), found.is_some(), "{cut}");
+        if let Some(point) = found {
+            let most = positions.iter().map(PositionMemory::total).fold(0.0, f64::max);
+            assert_eq!(point.memory, most, "{cut}");
+        }
+    }
 }
 
 impl Brute {

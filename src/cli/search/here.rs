@@ -3,21 +3,21 @@
 
 use serde_json::{Value, json};
 
-use super::table::{Row, table};
-use super::{PREDICTED, counted, quoted, with_bar};
+use super::table::{LEGEND, Row, table};
+use super::{PREDICTED, fates, front_lines, quoted, with_bar};
 use crate::cli::args::{RunArgs, SearchArgs, TrainingArgs};
 use crate::cli::clocks::Clocks;
 use crate::cli::facts::summary_text;
-use crate::cli::report::median_seconds;
-use crate::cli::run::{self, Extras};
+use crate::cli::report::{Report, median_seconds};
+use crate::cli::run::{self, Extras, Run};
 use crate::cli::settings::Settings;
-use crate::cli::text::step_time;
+use crate::cli::text::{counted, in_charset, step_time};
 use crate::cli::{Failure, Outcome, calibrated, output};
 use crate::config::{ConfigError, Scenario};
 use crate::exec::cores;
 use crate::planner::{Purpose, StepSpec};
+use crate::search::Cut;
 use crate::search::here::{HereCandidate, HereFound, HereSearch};
-use crate::search::{Cut, SLOWEST};
 use crate::trace::Badge;
 use crate::train::{DeviceRequest, Options};
 
@@ -58,48 +58,65 @@ pub(super) fn run(args: &SearchArgs) -> Result<Outcome, Failure> {
         found: &found,
         train: format!("shardlab train{} {}", said(args), flags(&best.cut, best)),
     };
-    if args.json {
-        output::print_json(&answer.json())?;
-    } else {
-        output::print(&answer.text())?;
+    let trains = args.run && found.is_complete;
+    match args.json {
+        // One object: what was trained joins it.
+        true if trains => return train_in_json(answer.json(), settings.clone(), best),
+        true => output::print_json(&answer.json())?,
+        false => output::print(&in_charset(&answer.text(), output::terminal().charset))?,
     }
     match (found.is_complete, args.run) {
         (false, _) => Ok(Outcome::Interrupted),
         (true, false) => Ok(Outcome::Success),
-        (true, true) => train(settings, best),
+        (true, true) => train_in_words(settings.clone(), best),
     }
 }
 
 /// The flags that `train` knows too.
 fn run_args(args: &SearchArgs) -> Result<RunArgs, ConfigError> {
-    let seq = args.seq.map(|seq| {
-        u32::try_from(seq).map_err(|_too_large| {
-            let why = format!("{seq} tokens are more than a row has");
-            ConfigError::value("seq", why, format!("Give at most {}", u32::MAX))
-        })
-    });
-    let model = args.model.as_ref().map(|word| match word.parse() {
-        Ok(source) => source,
-        Err(never) => match never {},
-    });
-    let training = TrainingArgs {
-        model,
-        batch: args.batch,
-        seq: seq.transpose()?,
-        steps: args.steps,
-        ..TrainingArgs::default()
-    };
+    let model = args.model.as_deref();
+    let training =
+        TrainingArgs { steps: args.steps, ..TrainingArgs::of_words(model, args.batch, args.seq)? };
     Ok(RunArgs { scenario: args.scenario.clone(), training, ..RunArgs::default() })
 }
 
-/// Trains with the best layout on the cores that were measured, and holds the prediction against it.
-fn train(settings: Settings, best: &HereCandidate) -> Result<Outcome, Failure> {
+/// Trains with the best layout on the cores that were measured.
+fn train(settings: Settings, best: &HereCandidate, evaluate: Evaluate) -> Result<Run, Failure> {
     let scenario = Scenario { layout: best.layout.clone(), ..settings.scenario };
     let settings = Settings { scenario, ..settings };
     let options = Options { devices: DeviceRequest::cpu(), ..Options::default() };
     let session = run::open(settings, options, None)?;
-    let marks = session.marks();
-    let run = run::train(session, Extras { evaluate: true, marks, ..Extras::default() })?;
+    let extras = match evaluate {
+        Evaluate::Yes => Extras { evaluate: true, marks: session.marks(), ..Extras::default() },
+        Evaluate::No => Extras::default(),
+    };
+    run::train(session, extras)
+}
+
+/// Whether a held-out loss is told.
+#[derive(Clone, Copy, Debug)]
+enum Evaluate {
+    Yes,
+    No,
+}
+
+/// Trains and prints the search, joined by what `train --json` prints.
+fn train_in_json(
+    mut search: Value,
+    settings: Settings,
+    best: &HereCandidate,
+) -> Result<Outcome, Failure> {
+    let run = train(settings, best, Evaluate::No)?;
+    let clocks = Clocks::of(&run);
+    let predicted = Some(best.step_seconds);
+    search["training"] = json!(Report::of(&run.session, &run.steps, clocks.as_ref(), predicted));
+    output::print_json(&search)?;
+    Ok(run.outcome())
+}
+
+/// Trains, and holds the prediction against what was measured.
+fn train_in_words(settings: Settings, best: &HereCandidate) -> Result<Outcome, Failure> {
+    let run = train(settings, best, Evaluate::Yes)?;
     let clocks = Clocks::of(&run);
     output::print(&summary_text(&run, clocks.as_ref(), None, Vec::new()))?;
     if let Some(measured) = median_seconds(&run.steps) {
@@ -121,7 +138,7 @@ fn nothing_runs(scenario: &Scenario, ranks: u32, found: &HereFound) -> ConfigErr
     let count = found.counts.refused;
     let why = format!("all {count} layouts are refused, most as in: {example}");
     let remedy = "Use another number of --ranks, or a --batch that has more divisors";
-    ConfigError::value(format!("{} on {ranks} ranks", scenario.name), why, remedy)
+    ConfigError::value(format!("{} on {}", scenario.name, counted(ranks, "rank")), why, remedy)
 }
 
 /// The scenario and the flags that were said, with a blank before each.
@@ -144,12 +161,12 @@ fn said(args: &SearchArgs) -> String {
 
 /// The flags of `shardlab train` that ask for a layout.
 fn flags(cut: &Cut, candidate: &HereCandidate) -> String {
-    let Cut { tp, pp, dp, chunks, zero, schedule, .. } = cut;
+    let Cut { tp, pp, dp, chunks, zero, recompute, schedule, .. } = cut;
     let sequence = if cut.sequence_parallel { "on" } else { "off" };
     let microbatches = candidate.layout.microbatches;
     format!(
         "--dp {dp} --tp {tp} --pp {pp} --chunks {chunks} --schedule {schedule} --zero {zero} \
-         --microbatches {microbatches} --sequence-parallel {sequence}"
+         --microbatches {microbatches} --recompute {recompute} --sequence-parallel {sequence}"
     )
 }
 
@@ -189,9 +206,13 @@ impl Answer<'_> {
         let Self { scenario, ranks, machine, workers, found, train } = self;
         let name = &scenario.name;
         let mut lines = vec![
-            format!("{name} on {ranks} ranks of this machine: {machine}, {workers} workers"),
+            format!(
+                "{name} on {} of this machine: {machine}, {}",
+                counted(*ranks, "rank"),
+                counted(*workers, "worker")
+            ),
             String::new(),
-            counted(&found.counts),
+            fates(&found.counts),
         ];
         let refusal = |count: u64, example: &str| format!("  {count:>9}  {example}");
         let refused = found.refused.iter();
@@ -200,16 +221,12 @@ impl Answer<'_> {
         if !found.is_complete {
             lines.push("interrupted: the best so far".into());
         }
-        let counted = Badge::Counted.word();
-        let count = found.best.len();
-        lines.push(format!("the {count} fastest: memory of a rank {counted}, step  {PREDICTED}"));
+        let (count, badge) = (found.best.len(), Badge::Counted.word());
+        lines.push(format!("the {count} fastest: memory of a rank {badge}, step  {PREDICTED}"));
+        lines.push(LEGEND.into());
         lines.extend(table(&found.best));
         lines.push(String::new());
-        lines.push(format!(
-            "less memory costs time: no other layout beats these in both, up to {SLOWEST} times the \
-             best step  {PREDICTED}"
-        ));
-        lines.extend(table(&found.front));
+        lines.extend(front_lines(&found.front));
         lines.push(String::new());
         lines.push(format!("train the best: {train}"));
         lines.join("\n") + "\n"

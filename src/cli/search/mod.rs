@@ -11,9 +11,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::table::{Row, table};
+use self::table::{LEGEND, Row, table};
 use super::args::SearchArgs;
-use super::text::{Charset, step_time};
+use super::text::{Charset, counted, decimal_bytes, in_charset, step_time};
 use super::{Failure, Outcome, output, progress};
 use crate::config::workload::Transformer;
 use crate::config::{Cluster, ConfigError};
@@ -63,7 +63,7 @@ pub fn run(args: &SearchArgs) -> Result<Outcome, Failure> {
     if args.json {
         output::print_json(&answer.json())?;
     } else {
-        output::print(&answer.text())?;
+        output::print(&in_charset(&answer.text(), output::terminal().charset))?;
     }
     Ok(if found.is_complete { Outcome::Success } else { Outcome::Interrupted })
 }
@@ -143,7 +143,7 @@ impl Question {
 
     fn nothing_fits(&self, found: &Found) -> ConfigError {
         let Self { model, space, cluster, .. } = self;
-        let what = format!("{model} on {} GPUs of {}", space.gpus, cluster.name);
+        let what = format!("{model} on {} of {}", counted(space.gpus, "GPU"), cluster.name);
         if let Some((cut, bytes)) = &found.smallest {
             let why = format!(
                 "no layout fits: the smallest, {cut}, needs {:.1} GB of a GPU, and a step may take \
@@ -218,13 +218,16 @@ impl Answer<'_> {
         let Found { best, front, counts, refused, is_complete, .. } = self.found;
         let mut lines = vec![
             format!(
-                "{model} on {} GPUs of {} · {} rows of {}",
-                space.gpus, cluster.name, space.batch, space.seq
+                "{model} on {} of {} · {} of {}",
+                counted(space.gpus, "GPU"),
+                cluster.name,
+                counted(space.batch, "row"),
+                space.seq
             ),
             String::new(),
-            counted(counts),
+            fates(counts),
         ];
-        lines.extend(refused.iter().map(refusal));
+        lines.extend(refused.iter().flat_map(refusal));
         lines.push(String::new());
         if !is_complete {
             lines.push("interrupted: the best so far".into());
@@ -232,13 +235,10 @@ impl Answer<'_> {
         if !best.is_empty() {
             let count = best.len();
             lines.push(format!("the {count} fastest: step, memory of a GPU and MFU  {PREDICTED}"));
+            lines.push(LEGEND.into());
             lines.extend(table(best));
             lines.push(String::new());
-            lines.push(format!(
-                "less memory costs time: no other layout beats these in both, up to {SLOWEST} times \
-                 the best step  {PREDICTED}"
-            ));
-            lines.extend(table(front));
+            lines.extend(front_lines(front));
             lines.push(String::new());
         }
         if let (Some(why), [first, second, ..]) = (&self.why, &**best) {
@@ -256,13 +256,23 @@ const PREDICTED: &str = Badge::Predicted.word();
 impl<'a> From<&'a Candidate> for Row<'a> {
     fn from(candidate: &'a Candidate) -> Self {
         let Candidate { cut, step_seconds, memory_bytes, mfu } = candidate;
-        let memory = format!("{:.1} GB", memory_bytes * 1e-9);
+        let memory = decimal_bytes(*memory_bytes);
         Self { cut, seconds: *step_seconds, memory, mfu: Some(*mfu) }
     }
 }
 
+/// What less memory costs, and where the list ends.
+fn front_lines<'a, T>(front: &'a [T]) -> Vec<String>
+where
+    Row<'a>: From<&'a T>,
+{
+    let head = format!("less memory costs time: no other layout beats these in both  {PREDICTED}");
+    let end = format!("(the list ends at {SLOWEST} times the step of the best)");
+    [head].into_iter().chain(table(front)).chain([end]).collect()
+}
+
 /// What has become of all layouts.
-fn counted(counts: &Counts) -> String {
+fn fates(counts: &Counts) -> String {
     let Counts { enumerated, refused, bounded, simulated, open } = counts;
     let mut line = format!(
         "{enumerated} layouts: {refused} refused, {bounded} bounded away, {simulated} simulated"
@@ -273,9 +283,15 @@ fn counted(counts: &Counts) -> String {
     line + "  " + Badge::Counted.word()
 }
 
-fn refusal(refused: &Refused) -> String {
+/// Why layouts were refused, with the first of them beside or below.
+fn refusal(refused: &Refused) -> Vec<String> {
     let Refused { reason, count, example } = refused;
-    format!("  {count:>9}  {:<29}{example}", reason.words())
+    let why = format!("  {count:>9}  {:<29}", reason.words());
+    if why.chars().count() + example.chars().count() <= 100 {
+        return vec![why + example];
+    }
+    let (layout, needs) = example.rsplit_once(": ").unwrap_or((example, ""));
+    vec![why + needs, format!("{:13}{layout}", "")]
 }
 
 /// Why the second of two layouts is the second.

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::super::args::SimulateArgs;
+use super::super::text::decimal_bytes;
 use super::super::{Failure, Outcome, output};
 use crate::config::{Cluster, CollectiveChoice, ConfigError};
 use crate::mesh::{Axis, Mesh, RankOrder};
@@ -162,10 +163,10 @@ impl Row {
 }
 
 fn text(bytes: Bytes, ranks: u32, wires: &Wires, rows: &[Row]) -> String {
-    let megabytes = |bytes: u64| format!("{:.1} MB", bytes as f64 * 1e-6);
+    let sized = |bytes: u64| decimal_bytes(bytes as f64);
     let long = |seconds: f64| Nanos((seconds * 1e9).round() as u64).to_string();
     let mut lines = vec![
-        format!("All-reduce of {} over {ranks} ranks, links: {wires}", megabytes(bytes.0)),
+        format!("All-reduce of {} over {ranks} ranks, links: {wires}", sized(bytes.0)),
         String::new(),
         format!(
             "{:<14}{:>6}{:>14}{:>15}{:>7}{:>13}{:>9}{:>13}",
@@ -177,8 +178,8 @@ fn text(bytes: Bytes, ranks: u32, wires: &Wires, rows: &[Row]) -> String {
             "{:<14}{:>6}{:>14}{:>15}{:>7}{:>13}{:>7.1} %{:>13}",
             row.algorithm,
             row.steps,
-            megabytes(row.rank_bytes),
-            megabytes(row.link_bytes),
+            sized(row.rank_bytes),
+            sized(row.link_bytes),
             row.links,
             long(row.seconds),
             100.0 * row.latency_share,
@@ -190,10 +191,35 @@ fn text(bytes: Bytes, ranks: u32, wires: &Wires, rows: &[Row]) -> String {
         String::new(),
         format!("Steps and bytes are {counted}: messages of the unfolded collective; steps wait for one"),
         format!("another. Times are {predicted}: `takes` with a link for each pair of ranks, `one port` if a"),
-        "rank's messages leave one after another. All send about the least there is; what differs is".into(),
-        "over how many links and in how many steps.".into(),
+        "rank's messages leave one after another.".into(),
     ]);
+    lines.extend(compared(bytes.0, ranks, rows));
     lines.join("\n") + "\n"
+}
+
+/// How much more than the least the ranks send: 2(n − 1)/n of what is reduced.
+fn compared(bytes: u64, ranks: u32, rows: &[Row]) -> Vec<String> {
+    let n = f64::from(ranks);
+    let least = 2.0 * (n - 1.0) / n * bytes as f64;
+    // Parts are whole floats: those of few bytes differ by one.
+    let most = 1.1 * least + f64::from(8 * ranks);
+    let more: Vec<&Row> = rows.iter().filter(|row| row.rank_bytes as f64 > most).collect();
+    if more.is_empty() {
+        return vec![
+            "All send about the least there is; what differs is over how many links and in how many"
+                .into(),
+            "steps.".into(),
+        ];
+    }
+    let line = |row: &&Row| {
+        let times = row.rank_bytes as f64 / least;
+        let Row { algorithm, .. } = row;
+        format!(
+            "With {algorithm} some rank sends {times:.1} times the least there is ({}).",
+            decimal_bytes(least)
+        )
+    };
+    more.iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -227,6 +253,22 @@ mod tests {
         // Inside nodes of four the parts are larger, but few bytes leave them.
         let nodes = find("hierarchical");
         assert!(nodes.steps > 2 && nodes.rank_bytes == 175_000_000, "{nodes:?}");
+    }
+
+    #[test]
+    fn whoever_sends_more_than_the_least_is_named() {
+        let wires = Wires::read("h100").unwrap();
+        let said = |ranks, bytes: u64| {
+            let rows = rows(ranks, (bytes / 4) as u32, None, &wires);
+            text(Bytes(bytes), ranks, &wires, &rows)
+        };
+        let even = said(8, 32_000);
+        assert!(even.contains("All send about the least there is"), "{even}");
+        assert!(even.contains("56.0 KB") && !even.contains("0.0 MB"), "{even}");
+        // A binary tree over seven ranks: an inner rank sends all of it three times, the least is 12/7.
+        let odd = said(7, 28_000);
+        assert!(odd.contains("With tree some rank sends 1.8 times the least there is"), "{odd}");
+        assert!(!odd.contains("All send"), "{odd}");
     }
 
     #[test]

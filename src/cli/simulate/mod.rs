@@ -1,7 +1,9 @@
 //! `shardlab simulate`: the step of a described cluster, or a file of measured runs held against
-//! predictions (in `runs`). `picture` draws the step, `collectives` compares algorithms.
+//! predictions (in `runs`). `picture` draws the step, `collectives` compares algorithms, `here` leads
+//! to the step on this machine.
 
 mod collectives;
+mod here;
 mod picture;
 mod runs;
 
@@ -12,11 +14,12 @@ use serde_json::{Value, json};
 
 use super::args::{LayoutArgs, SimulateArgs, Switch};
 use super::clocks::{idle_words, path_words};
-use super::text::{in_charset, step_time};
+use super::text::{counted, in_charset, step_time};
 use super::{Failure, Outcome, output};
 use crate::config::workload::{Precision, Recomputed, Software, StepBatch, Transformer, Workload};
 use crate::config::{Cluster, ConfigError, Layout, ScheduleName, Split, ZeroStage};
 use crate::mesh::{Axis, Rank};
+use crate::planner::PlanError;
 use crate::planner::cluster::classes::Knobs;
 use crate::planner::schedule::{Schedule, named};
 use crate::predict::memory::{PositionMemory, USABLE};
@@ -25,6 +28,10 @@ use crate::sim::Whatif;
 use crate::trace::Badge;
 use crate::trace::critical_path::{CriticalPath, PartKind};
 use crate::units::Bytes;
+
+/// What is predicted if nothing is said.
+const MODEL: &str = "llama-3-8b";
+const SEQ: u64 = 4096;
 
 /// Runs the command.
 ///
@@ -37,6 +44,10 @@ pub fn run(args: &SimulateArgs) -> Result<Outcome, Failure> {
     if let Some(bytes) = args.explain_collective {
         return collectives::run(bytes, args);
     }
+    if here::is_asked(args) {
+        return here::run(args);
+    }
+    here::refuse(args)?;
     let question = Question::of(args)?;
     let conditions = Conditions {
         knobs: knobs(args, question.workload.split.ranks())?,
@@ -78,7 +89,8 @@ struct Question {
 
 impl Question {
     fn of(args: &SimulateArgs) -> Result<Self, ConfigError> {
-        let model = Transformer::read(&args.model)?;
+        let model_word = args.model.as_deref().unwrap_or(MODEL);
+        let model = Transformer::read(model_word)?;
         let mut cluster = Cluster::read(&args.cluster)?;
         if let Some(node) = args.layout.node_size {
             cluster.node.gpus = node;
@@ -95,7 +107,7 @@ impl Question {
         let recomputed = args.layout.recompute.map_or(Recomputed::Nothing, Recomputed::from);
         let precision = args.precision;
         let workload = Workload { model, split, batch, recomputed, precision, software };
-        Ok(Self { model: args.model.clone(), workload, cluster, table })
+        Ok(Self { model: model_word.to_owned(), workload, cluster, table })
     }
 }
 
@@ -161,7 +173,8 @@ fn split(args: &SimulateArgs) -> Result<(Split, StepBatch, Option<Schedule>), Co
     }
     let layout = Layout { microbatches, ..layout };
     let (layout, table) = with_table(layout)?;
-    let batch = StepBatch { seq: args.seq, rows: u64::from(rows.max(1)), microbatches };
+    let batch =
+        StepBatch { seq: args.seq.unwrap_or(SEQ), rows: u64::from(rows.max(1)), microbatches };
     Ok((Split::of(&layout, args.cp.unwrap_or(1).max(1)), batch, table))
 }
 
@@ -186,7 +199,14 @@ fn with_table(layout: Layout) -> Result<(Layout, Option<Schedule>), ConfigError>
             "Use another schedule, --pp, --chunks or --microbatches",
         )
     };
-    let table = named::table(&layout).map_err(|error| fault(error.to_string()))?;
+    let table = named::table(&layout).map_err(|error| match error {
+        PlanError::ScheduleFile { path, why } => ConfigError::value(
+            path,
+            why,
+            "Use a table of cells like 0F0,0F1,0B0, one row a pipeline position",
+        ),
+        error => fault(error.to_string()),
+    })?;
     if !matches!(layout.schedule, ScheduleName::File(_)) {
         return Ok((layout, None));
     }
@@ -259,6 +279,10 @@ fn knobs(args: &SimulateArgs, ranks: u32) -> Result<Knobs, ConfigError> {
         let (pair, factor) = parts("slow-link", text, '=')?;
         let (a, b) = parts("slow-link", &pair, '-')?;
         let ends = (rank("slow-link", &a)?, rank("slow-link", &b)?);
+        if ends.0 == ends.1 {
+            let why = format!("rank {} has no link with itself", ends.0);
+            return Err(ConfigError::value("slow-link", why, "Name two ranks, as in 0-8=4"));
+        }
         knobs.slow_links.push((ends.0, ends.1, number("slow-link", &factor)?));
     }
     Ok(knobs)
@@ -364,7 +388,7 @@ fn heading(question: &Question) -> [String; 2] {
     }
     let StepBatch { seq, rows, microbatches } = workload.batch;
     cut += &format!(" · {schedule} · {microbatches} × {rows} rows of {seq}");
-    [format!("{model} on {ranks} GPUs of {}", cluster.name), cut]
+    [format!("{model} on {} of {}", counted(ranks, "GPU"), cluster.name), cut]
 }
 
 fn text(question: &Question, prediction: &Prediction) -> String {
@@ -490,6 +514,12 @@ mod tests {
         assert!(error.contains("collective: says how a step is written"), "{error}");
         let error = knobs(&args("--slow-rank 9=2"), 8).unwrap_err().to_string();
         assert!(error.contains("`9` is no rank. Use 0 to 7"), "{error}");
+        let error = knobs(&args("--slow-link 3-3=2"), 8).unwrap_err().to_string();
+        assert!(error.contains("rank 3 has no link with itself"), "{error}");
+        std::fs::write(file.path(), "0F0,0X0\n").unwrap();
+        let error = with("").err().unwrap();
+        assert!(error.starts_with(&file.path().display().to_string()), "{error}");
+        assert!(!error.contains("schedule: schedule"), "{error}");
     }
 
     #[test]

@@ -107,6 +107,10 @@ mod tests {
 
     /// Two positions of 512 ranks each, one of which is slow at the first position.
     fn cluster() -> Timeline {
+        of_ranks(512)
+    }
+
+    fn of_ranks(count: u32) -> Timeline {
         let plan = textbook::plan(&one_f_one_b(3, 4));
         let order = order::derive(&plan);
         let graph = order::graph(&plan, &order);
@@ -114,7 +118,7 @@ mod tests {
             plan.programs.iter().map(|p| vec![Nanos(1000); p.instrs.len()]).collect();
         let trace = replay(&plan, &graph, &durations, &Links::FREE, 0).unwrap();
         let timeline = Timeline::new(Arc::new(plan), &order, Arc::new(trace), &[]);
-        let alike = [(512, 512, 1), (1, 511, 0), (0, 1, 0)];
+        let alike = [(count, count, 1), (1, count - 1, 0), (0, 1, 0)];
         let alike =
             alike.map(|(first, count, position)| Alike { first: Rank(first), count, position });
         timeline.standing_for(alike.into())
@@ -149,6 +153,10 @@ mod tests {
             assert_eq!(texts.iter().filter(|other| *other == text).count(), 1, "{texts:?}");
         }
         assert!(texts.contains(&"all alike".to_owned()), "{texts:?}");
+        // Of thousands the number is told whole.
+        let scene = scene(&of_ranks(65_536));
+        let label = scene.labels().find(|label| label.full == "stage 0 · × 65,536").unwrap();
+        assert_eq!(label.text, label.full);
     }
 
     #[test]

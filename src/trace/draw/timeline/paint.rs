@@ -4,12 +4,11 @@ use super::cells::Painter;
 use super::frame::Frame;
 use super::layout::{Layout, RowBox, RowKind};
 use super::margins::{Roles, draw_legend, draw_ruler};
-use super::sides::{chevron, draw_ends, draw_group_name, draw_memory, draw_name, position_name};
+use super::sides::{chevron, draw_ends, draw_group_name, draw_memory, draw_name, group_name};
 use super::{Target, Timeline, arrows};
 use crate::trace::draw::scene::{Align, Area, Dash, Face, Point, Shape, Sketch, Text, line_height};
 use crate::trace::draw::scroll;
 use crate::trace::draw::theme::{Paint, Rgb, Theme};
-use crate::units::grouped;
 
 /// Paints a frame of a timeline and says where everything lies.
 ///
@@ -71,8 +70,7 @@ fn draw_row(
             draw_memory(sketch, timeline, layout, row, largest);
         }
         RowKind::Heading { position } => {
-            let count = grouped(timeline.ranks_at(position));
-            let text = format!("{} · {count} ranks", position_name(timeline, position));
+            let text = group_name(timeline, position);
             chevron(sketch, layout, row);
             let inset = 16.0 * unit(&theme);
             let within = row.area.cut_left(inset).1;

@@ -103,11 +103,10 @@ pub(super) fn draw_group_name(
     if opens {
         chevron(sketch, layout, row);
     }
-    let count = grouped(timeline.ranks_at(position));
     let (clip, line) = (layout.rows_area(), line_height(theme.label_size));
     let whole = Area { left: row.area.left, width: layout.labels.width, ..row.area };
     let whole = whole.cut_left(8.0 * unit).1;
-    let name = format!("{} · {count} ranks", position_name(timeline, position));
+    let name = group_name(timeline, position);
     if whole.height < 2.0 * line + 3.0 * unit {
         // On one line with the names of blocks.
         let first = Area {
@@ -140,6 +139,16 @@ pub(super) fn draw_group_name(
     };
     let name = names.iter().find(fits).unwrap_or(&names[1]);
     label(sketch, clip, second, name, Align::Left, theme.faint);
+}
+
+/// A position and its ranks: `stage 2 · 8 ranks`; of thousands the number alone has room.
+pub(super) fn group_name(timeline: &Timeline, position: u32) -> String {
+    let name = position_name(timeline, position);
+    match timeline.ranks_at(position) {
+        1 => format!("{name} · 1 rank"),
+        count @ 2..1000 => format!("{name} · {count} ranks"),
+        count => format!("{name} · × {}", grouped(count)),
+    }
 }
 
 /// `stage 2`; where positions run several stages, `position 2`.
