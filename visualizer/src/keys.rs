@@ -61,6 +61,12 @@ pub enum Action {
     Fit,
     /// Shows the selection as wide as the view.
     FitSelection,
+    /// Marks time: from the playhead, and with the next press up to it.
+    Mark,
+    /// Makes the timeline higher (forward), or the tabs below it.
+    Heighten(Direction),
+    /// Makes the left tabs wider (forward), or the right ones.
+    Widen(Direction),
     /// Selects what is at the playhead in the row below (forward) or above.
     Row(Direction),
     /// Selects the block at the playhead, opens or closes a group of rows.
@@ -156,6 +162,7 @@ const fn meaning(modifiers: Modifiers, key: Key) -> Chord {
 }
 
 const NONE: Modifiers = Modifiers::NONE;
+const ALT_SHIFT: Modifiers = Modifiers { shift: true, ..Modifiers::ALT };
 
 macro_rules! bindings {
     ($($action:expr, $name:literal, $repeats:ident, [$($chord:expr),*];)*) => {
@@ -203,6 +210,11 @@ pub const BINDINGS: &[Binding] = bindings![
     Action::Pan(Forward), "View right", Held, [place(Key::D)];
     Action::Fit, "Whole step, its axis as short as can be", Once, [meaning(NONE, Key::Num0)];
     Action::FitSelection, "Zoom to the selection", Once, [place(Key::Z)];
+    Action::Mark, "Mark time from here, or up to here", Once, [place(Key::Y)];
+    Action::Heighten(Back), "Lower timeline", Held, [meaning(Modifiers::ALT, Key::ArrowUp)];
+    Action::Heighten(Forward), "Higher timeline", Held, [meaning(Modifiers::ALT, Key::ArrowDown)];
+    Action::Widen(Back), "Narrower left tabs", Held, [meaning(ALT_SHIFT, Key::ArrowLeft)];
+    Action::Widen(Forward), "Wider left tabs", Held, [meaning(ALT_SHIFT, Key::ArrowRight)];
     Action::Row(Back), "Select in the row above", Held, [meaning(NONE, Key::ArrowUp)];
     Action::Row(Forward), "Select in the row below", Held, [meaning(NONE, Key::ArrowDown)];
     Action::Select, "Select at the playhead, open a group", Once, [meaning(NONE, Key::Enter)];

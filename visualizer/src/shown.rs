@@ -116,10 +116,19 @@ pub struct Sight {
     pub open: BTreeSet<u32>,
     /// Rows that are scrolled away above, in points.
     pub scroll: f32,
-    /// A position whose rows are brought into sight with the next frame.
-    pub reveal: Option<u32>,
+    /// What is brought into sight with the next frame, where rows are scrolled.
+    pub reveal: Option<Revealed>,
     /// Which dependencies are drawn: all while their key is held.
     pub arrows: Arrows,
+}
+
+/// Something that is brought into sight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revealed {
+    /// The rows of a position, from its heading on.
+    Rows(u32),
+    /// The row of a rank.
+    Rank(Rank),
 }
 
 impl Sight {
@@ -129,7 +138,7 @@ impl Sight {
             self.scroll = 0.0;
         } else {
             self.open.insert(position);
-            self.reveal = Some(position);
+            self.reveal = Some(Revealed::Rows(position));
         }
     }
 }

@@ -127,18 +127,43 @@ impl Zones {
     }
 }
 
+impl Dividers {
+    /// What one press of a key moves them by.
+    const STEP: f32 = 0.05;
+
+    /// With another share of the timeline.
+    fn with_timeline(self, share: f32) -> Self {
+        Self { timeline: share.clamp(0.2, 0.9), ..self }
+    }
+
+    /// With another share of the left tabs.
+    fn with_left(self, share: f32) -> Self {
+        Self { left: share.clamp(0.2, 0.8), ..self }
+    }
+
+    /// After so many presses of a key: down, or up where negative.
+    #[must_use]
+    pub fn lowered(self, presses: f32) -> Self {
+        self.with_timeline(self.timeline + presses * Self::STEP)
+    }
+
+    /// After so many presses of a key: to the right, or left where negative.
+    #[must_use]
+    pub fn moved_right(self, presses: f32) -> Self {
+        self.with_left(self.left + presses * Self::STEP)
+    }
+}
+
 /// The dividers after the handle between timeline and band was dragged to `y`.
 pub fn dragged_timeline(zones: &Zones, dividers: Dividers, y: f32) -> Dividers {
     let (first, last) = (zones.timeline.top, zones.left.bottom());
-    let timeline = ((y - HANDLE / 2.0 - first) / (last - first).max(1.0)).clamp(0.2, 0.9);
-    Dividers { timeline, ..dividers }
+    dividers.with_timeline((y - HANDLE / 2.0 - first) / (last - first).max(1.0))
 }
 
 /// The dividers after the handle between the tabs was dragged to `x`.
 pub fn dragged_left(zones: &Zones, dividers: Dividers, x: f32) -> Dividers {
     let (first, last) = (zones.left.left, zones.right.right());
-    let left = ((x - HANDLE / 2.0 - first) / (last - first).max(1.0)).clamp(0.2, 0.8);
-    Dividers { left, ..dividers }
+    dividers.with_left((x - HANDLE / 2.0 - first) / (last - first).max(1.0))
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ use shardlab::trace::draw::theme::Kind;
 use shardlab::train::Options;
 use shardlab::train::driver::Event;
 use shardlab::train::faults::Fault;
+use shardlab::units::Nanos;
 
 use self::axis::SteadyAxis;
 use self::exporting::Exporting;
@@ -126,6 +127,8 @@ pub struct App {
     left: Vec<Box<dyn Panel>>,
     right: Vec<Box<dyn Panel>>,
     maximised: Option<Side>,
+    /// Where time began to be marked by a key.
+    marks_from: Option<Nanos>,
     over: Option<Over>,
     exporting: Exporting,
     /// A line for the person; gone with the next thing that is done.
@@ -180,6 +183,7 @@ impl App {
             left: panels::left(),
             right: panels::right(),
             maximised: None,
+            marks_from: None,
             over: None,
             exporting: Exporting::default(),
             notice: (!notes.is_empty()).then(|| notes.join("; ")),

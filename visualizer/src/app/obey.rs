@@ -12,14 +12,14 @@ use shardlab::trace::{Span, Trace};
 use shardlab::units::Nanos;
 
 use super::compare::Given;
-use super::{App, Held, Times, begin, kind, other, window};
+use super::{App, Half, Held, Times, begin, kind, other, window};
 use crate::here::Here;
 use crate::keys::{Action, Grain};
 use crate::over::Over;
 use crate::panels;
 use crate::play::{Direction, OnScreen};
 use crate::run::{Run, State};
-use crate::shown::{Command, Popup, Side, Sight, Step, Workspace};
+use crate::shown::{Command, Popup, Revealed, Side, Sight, Step, Workspace};
 use crate::style::{Look, Scheme};
 
 impl App {
@@ -140,6 +140,13 @@ impl App {
             Action::Zoom(_) | Action::Pan(_) | Action::Fit | Action::FitSelection => {
                 self.look_at(action);
             }
+            Action::Mark => self.mark(),
+            Action::Heighten(direction) => {
+                self.view.dividers = self.view.dividers.lowered(sign(direction));
+            }
+            Action::Widen(direction) => {
+                self.view.dividers = self.view.dividers.moved_right(sign(direction));
+            }
             Action::Row(direction) => self.select_row(direction),
             Action::Select => self.select_here(),
             Action::Escape => self.escape(ctx),
@@ -222,6 +229,7 @@ impl App {
         self.axis = super::SteadyAxis::default();
         self.figures.clear();
         self.sight = Sight::default();
+        self.marks_from = None;
         self.awaits_step = false;
         self.first_ended = None;
         self.notice = None;
@@ -413,6 +421,29 @@ impl App {
         self.play.repeat(section, self.run.steps());
     }
 
+    /// Begins to mark time at the playhead, or ends there.
+    fn mark(&mut self) {
+        if self.view.workspace == Workspace::Plan {
+            self.notice = Some("No playhead runs here that could mark time.".into());
+            return;
+        }
+        let at = self.play.playhead();
+        let Some(from) = self.marks_from.take() else {
+            self.marks_from = Some(at);
+            self.play.seek(at);
+            self.notice = Some("Marked from here: step on, and press the same key again.".into());
+            return;
+        };
+        let span = Span { start: from.min(at), end: from.max(at) };
+        let span = Some(span).filter(|span| span.start < span.end);
+        match self.view.workspace {
+            Workspace::Watch | Workspace::Plan => self.sight.marked = span,
+            Workspace::Compare => {
+                self.compare.obey(Half::Upper, Command::Mark(span));
+            }
+        }
+    }
+
     fn look_at(&mut self, action: Action) {
         let Looked { end, seen, under_pointer, section } = self.looked();
         let all = Span { start: Nanos(0), end };
@@ -498,7 +529,9 @@ impl App {
             (Some(_), Direction::Forward) => (at + 1).min(ranks.len() - 1),
             (Some(_), Direction::Back) => at.saturating_sub(1),
         };
-        self.select_at_playhead(ranks[next]);
+        let rank = ranks[next];
+        self.select_at_playhead(rank);
+        self.sight.reveal = Some(Revealed::Rank(rank));
     }
 
     fn select_at_playhead(&mut self, rank: Rank) {
@@ -574,6 +607,14 @@ impl App {
             step.number() + 1,
             step.timeline.duration(step.timeline.end()),
         ))
+    }
+}
+
+/// One press, onwards or back.
+fn sign(direction: Direction) -> f32 {
+    match direction {
+        Direction::Forward => 1.0,
+        Direction::Back => -1.0,
     }
 }
 

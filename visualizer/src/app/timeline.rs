@@ -18,7 +18,7 @@ use super::window;
 use crate::board::{Board, Style};
 use crate::paint::{self, Fonts};
 use crate::run::State;
-use crate::shown::{Command, Shared, Sight, Step};
+use crate::shown::{Command, Revealed, Shared, Sight, Step};
 use crate::style::Look;
 use crate::texts;
 
@@ -171,8 +171,8 @@ impl TimelinePart {
         over(&mut sketch, &layout);
         board.picture(&sketch.scene);
         let mut commands = Vec::new();
-        if let Some(position) = seen.sight.reveal {
-            commands.push(Command::Scroll(scroll_to(&layout, position, seen.sight.scroll)));
+        if let Some(what) = seen.sight.reveal {
+            commands.push(Command::Scroll(scroll_to(&layout, what)));
         }
         read_out(board.ui(), &response, &layout, seen);
         let at = response.hover_pos().map(|pos| Point { x: pos.x, y: pos.y });
@@ -362,11 +362,24 @@ fn shown_step(shared: &Shared<'_>) -> u64 {
     shared.step.map_or(0, Step::number)
 }
 
-/// How far rows must be scrolled for the heading of a position to be the first one in sight.
-fn scroll_to(layout: &Layout, position: u32, now: f32) -> f32 {
-    let is_heading = |row: &&RowBox| row.kind == RowKind::Heading { position };
-    let heading = layout.rows.iter().find(is_heading).map_or(layout.track.top, |row| row.area.top);
-    (now + heading - layout.track.top).clamp(0.0, layout.hidden())
+/// How far rows must be scrolled for something to be in sight.
+fn scroll_to(layout: &Layout, what: Revealed) -> f32 {
+    let is_it = |row: &&RowBox| match (what, row.kind) {
+        (Revealed::Rows(position), RowKind::Heading { position: other }) => position == other,
+        (Revealed::Rank(rank), RowKind::Rank(other) | RowKind::Group { shown: other, .. }) => {
+            rank == other || row.lines.as_ref().is_some_and(|lines| lines.ranks.contains(&rank))
+        }
+        (Revealed::Rows(_), _) | (Revealed::Rank(_), RowKind::Heading { .. }) => false,
+    };
+    let Some(row) = layout.rows.iter().find(is_it) else { return layout.scrolled };
+    let (above, below) =
+        (row.area.top - layout.track.top, row.area.bottom() - layout.track.bottom());
+    let by = match what {
+        // The heading is the first one in sight.
+        Revealed::Rows(_) => above,
+        Revealed::Rank(_) => above.min(0.0) + below.max(0.0),
+    };
+    (layout.scrolled + by).clamp(0.0, layout.hidden())
 }
 
 /// What stands there before the first step: what is done just now, and how far it is.

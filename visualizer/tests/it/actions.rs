@@ -3,12 +3,14 @@
 
 use eframe::egui;
 use egui::{Event, Key, Modifiers};
+use shardlab::trace::Span;
+use shardlab_visualizer::app::Half;
 use shardlab_visualizer::play::{Mode, WhilePaused};
-use shardlab_visualizer::shown::{Popup, Side};
+use shardlab_visualizer::shown::{Command, Popup, Side};
 use shardlab_visualizer::style::{Distance, Scheme};
 use shardlab_visualizer::zones::Band;
 
-use crate::window::{Opened, Window};
+use crate::window::{Opened, Window, sixty_four_ranks};
 
 const NONE: Modifiers = Modifiers::NONE;
 
@@ -164,4 +166,65 @@ fn a_palette_entry_runs_by_its_name() {
     window.press(NONE, Key::Enter);
     assert_eq!(window.app().view().scheme, Scheme::Dark);
     assert!(window.app().over().is_none());
+}
+
+#[test]
+fn dividers_are_moved_and_time_is_marked_by_keys_alone() {
+    let mut window = Window::open(Opened::default());
+    let before = *window.app().zones();
+    window.press(Modifiers::ALT, Key::ArrowDown);
+    assert!(window.app().zones().timeline.height > before.timeline.height);
+    window.press(Modifiers::ALT, Key::ArrowUp);
+    window.press(Modifiers::ALT, Key::ArrowUp);
+    assert!(window.app().zones().timeline.height < before.timeline.height);
+    let alt_shift = Modifiers { shift: true, ..Modifiers::ALT };
+    window.press(alt_shift, Key::ArrowLeft);
+    assert!(window.app().zones().left.width < before.left.width);
+    for workspace in [Key::F2, Key::F3] {
+        window.press(NONE, workspace);
+        window.press(NONE, Key::Home);
+        window.press(NONE, Key::Y);
+        let from = window.app().play().playhead();
+        for _ in 0..4 {
+            window.press(NONE, Key::ArrowRight);
+        }
+        let to = window.app().play().playhead();
+        window.press(NONE, Key::Y);
+        let marked = match workspace {
+            Key::F2 => window.app().sight().marked,
+            _ => window.app().compared().sight(Half::Lower).marked,
+        };
+        assert_eq!(marked, Some(Span { start: from, end: to }), "{workspace:?}");
+        window.press(NONE, Key::Escape);
+    }
+}
+
+#[test]
+fn a_row_that_is_chosen_by_keys_comes_into_sight() {
+    let opened = Opened { scenario: sixty_four_ranks(), ..Opened::default() };
+    let mut window = Window::open(opened);
+    window.press(NONE, Key::Space);
+    window.ask(Command::Unfold(0));
+    window.ask(Command::Unfold(1));
+    window.frames(3);
+    for workspace in [Key::F2, Key::F3] {
+        window.press(NONE, workspace);
+        let scrolled = |window: &Window| match workspace {
+            Key::F2 => window.app().sight().scroll,
+            _ => window.app().compared().sight(Half::Upper).scroll,
+        };
+        if workspace == Key::F3 {
+            window.ask(Command::Within(Half::Upper, Box::new(Command::Unfold(0))));
+            window.frames(3);
+        }
+        window.press(NONE, Key::ArrowUp);
+        for _ in 0..40 {
+            window.press(NONE, Key::ArrowUp);
+        }
+        let top = scrolled(&window);
+        for _ in 0..16 {
+            window.press(NONE, Key::ArrowDown);
+        }
+        assert!(scrolled(&window) > top, "{workspace:?}: {} after {top}", scrolled(&window));
+    }
 }

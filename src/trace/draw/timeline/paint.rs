@@ -21,6 +21,7 @@ pub fn draw(sketch: &mut Sketch<'_>, timeline: &Timeline, frame: &Frame<'_>) -> 
     for row in layout.visible() {
         draw_row(sketch, timeline, (frame, &layout), row, &mut roles);
     }
+    draw_positions(sketch, timeline, &layout);
     draw_ruler(sketch, timeline, frame, &layout);
     arrows::draw(sketch, timeline, frame, &layout);
     for (target, ink, width) in
@@ -75,6 +76,32 @@ fn draw_row(
             let inset = 16.0 * unit(&theme);
             let within = row.area.cut_left(inset).1;
             label(sketch, layout.rows_area(), within, &text, Align::Left, theme.ink);
+        }
+    }
+}
+
+/// Where rows of ranks are too low for names, the name of their position beside all of them.
+fn draw_positions(sketch: &mut Sketch<'_>, timeline: &Timeline, layout: &Layout) {
+    let theme = *sketch.theme();
+    let clip = layout.rows_area();
+    for position in 0..timeline.positions() {
+        let rows = layout.visible().filter(|row| match row.kind {
+            RowKind::Rank(rank) => !row.has_text && timeline.position_of(rank) == position,
+            RowKind::Group { .. } | RowKind::Heading { .. } => false,
+        });
+        let rows: Vec<&RowBox> = rows.collect();
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { continue };
+        let top = first.area.top.max(clip.top);
+        let height = last.area.bottom().min(clip.bottom()) - top;
+        let place = Area { top, height, width: layout.labels.width, ..first.area };
+        let place = place.cut_left(8.0 * unit(&theme)).1;
+        if place.height >= line_height(theme.label_size) {
+            let name = position_name(timeline, position);
+            let text = match timeline.ranks_at(position) {
+                1 => name,
+                count => format!("{name} · {} ranks", grouped(count)),
+            };
+            label(sketch, clip, place, &text, Align::Left, theme.ink);
         }
     }
 }

@@ -7,7 +7,7 @@ use shardlab::units::Nanos;
 
 use super::{Compare, Half};
 use crate::play;
-use crate::shown::Command;
+use crate::shown::{Command, Revealed};
 
 impl Compare {
     /// The part of the time that is in sight; `None`: all.
@@ -129,5 +129,6 @@ impl Compare {
         // One half at a time, so that rows are walked through in order.
         self.halves.iter_mut().for_each(|shown| shown.sight.selection = None);
         self.obey(half, Command::Select(Some(target)));
+        self.each(half, |sight| sight.reveal = Some(Revealed::Rank(rank)));
     }
 }

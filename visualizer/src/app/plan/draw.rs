@@ -14,6 +14,7 @@ use crate::app::tile::{Tile, message};
 use crate::app::timeline::Seen;
 use crate::board::{self, Board, Desk, Style};
 use crate::keys::{Action, Keys};
+use crate::play::Direction;
 use crate::shown::Command;
 use crate::style::Touch;
 
@@ -189,7 +190,8 @@ impl Planning {
         board.rule(Point { x: area.left, y }, Point { x: area.right(), y });
         let inner = area.shrunk(look.gap(2), look.gap(1));
         let (train, rest) = inner.cut_left(board.button_width("Run it for real"));
-        let (pin, _) = rest.cut_left(look.gap(1)).1.cut_left(board.button_width("Pin"));
+        let (pin, rest) = rest.cut_left(look.gap(1)).1.cut_left(board.button_width("Pin"));
+        let (next, _) = rest.cut_left(look.gap(1)).1.cut_left(board.button_width("Next best"));
         let mut commands = Vec::new();
         let hint = match self.here() {
             Ok(scenario) => format!(
@@ -206,6 +208,16 @@ impl Planning {
         let hint = format!("Keeps this step, to compare with it ({}).", keys.of(Action::Pin));
         if board.button(pin, board::Control::text("pin plan", "Pin", &hint)) {
             commands.push(Command::Do(Action::Pin));
+        }
+        let action = Action::Front(Direction::Forward);
+        let hint = match self.front().len() {
+            0 => "The best layouts of these GPUs are being searched.".to_owned(),
+            count => {
+                format!("Plans the next of the {count} best layouts ({}).", keys.of(action))
+            }
+        };
+        if board.button(next, board::Control::text("next best", "Next best", &hint)) {
+            commands.push(Command::Do(action));
         }
         commands
     }
@@ -252,7 +264,8 @@ fn beyond(
     (end, outside): (Nanos, Nanos),
 ) -> Option<Area> {
     let (left, right) = (layout.x_at(end), layout.x_at(end + outside));
-    let band = Area { left, width: right - left, ..layout.track };
+    let height = layout.content_height.min(layout.track.height);
+    let band = Area { left, width: right - left, height, ..layout.track };
     let band = band.common(layout.track).filter(|band| band.width >= 1.0)?;
     let theme = *sketch.theme();
     let (fill, edge) = (theme.ground.mixed(theme.ink, 0.05), Some(theme.faint));

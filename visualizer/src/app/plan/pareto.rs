@@ -14,7 +14,7 @@ use shardlab::trace::Badge;
 use shardlab::trace::draw::axis;
 use shardlab::trace::draw::scene::{Area, Dash, Point, Shape};
 use shardlab::train::driver::lower_priority;
-use shardlab::units::{Bytes, Nanos};
+use shardlab::units::{Bytes, Nanos, grouped};
 
 use super::Wish;
 use crate::board::{Board, Control, Style};
@@ -181,11 +181,12 @@ impl Pareto {
             return "Layouts of these GPUs are searched: time against memory …".into();
         }
         let counts = &found.counts;
+        let all = grouped(counts.enumerated);
         match found.front.len() {
-            0 => format!("None of {} layouts fits into these GPUs.", counts.enumerated),
+            0 => format!("None of {all} layouts fits into these GPUs."),
             best => format!(
-                "{best} of {} layouts are best in time or memory; {} cannot be. Press one to plan it.",
-                counts.enumerated, counts.refused
+                "{best} of {all} layouts are best in time or memory. Press one to plan it; what is \
+                 planned now has another colour."
             ),
         }
     }

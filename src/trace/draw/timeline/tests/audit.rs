@@ -174,3 +174,18 @@ fn groups_with_little_room_lose_lines_before_names_and_names_only_where_rows_are
         assert_eq!(lines_before, 0);
     }
 }
+
+#[test]
+fn rows_too_low_for_names_have_the_name_of_their_stage_beside_them() {
+    let timeline = timeline_with_memory(mesh(2, 2, 2), 4, 1_000_000);
+    let texts = |height: f32| -> Vec<String> {
+        let area = Area::sized(800.0, height);
+        let frame = Frame::new(area, (Nanos(0), timeline.end()), Badge::Replayed);
+        drawn(&timeline, &frame).0.labels().map(|label| label.text.clone()).collect()
+    };
+    let (low, high) = (texts(140.0), texts(300.0));
+    for stage in ["stage 0 · 4 ranks", "stage 1 · 4 ranks"] {
+        assert_eq!(low.iter().filter(|text| *text == stage).count(), 1, "{low:?}");
+        assert!(!high.contains(&stage.to_owned()), "each has a name of its own: {high:?}");
+    }
+}
