@@ -96,11 +96,7 @@ fn draw_positions(sketch: &mut Sketch<'_>, timeline: &Timeline, layout: &Layout)
         let place = Area { top, height, width: layout.labels.width, ..first.area };
         let place = place.cut_left(8.0 * unit(&theme)).1;
         if place.height >= line_height(theme.label_size) {
-            let name = position_name(timeline, position);
-            let text = match timeline.ranks_at(position) {
-                1 => name,
-                count => format!("{name} · {} ranks", grouped(count)),
-            };
+            let text = group_name(timeline, position);
             label(sketch, clip, place, &text, Align::Left, theme.ink);
         }
     }
