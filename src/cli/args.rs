@@ -113,10 +113,10 @@ pub enum Command {
     Plan(Box<PlanArgs>),
     /// Predict the step of a described cluster, or hold measured runs against predictions.
     /// Without flags optimizer state is sharded, and tp cuts the sequence too.
-    #[command(after_help = SIMULATE_EXAMPLES)]
+    #[command(after_help = SIMULATE_EXAMPLES, allow_negative_numbers = true)]
     Simulate(Box<SimulateArgs>),
     /// Find the fastest layouts of a model on a described cluster, or of a scenario on this machine.
-    #[command(after_help = SEARCH_EXAMPLES)]
+    #[command(after_help = SEARCH_EXAMPLES, allow_negative_numbers = true)]
     Search(Box<SearchArgs>),
     /// Hold a layout against one rank, or against a reference case.
     #[command(after_help = VERIFY_EXAMPLES, allow_negative_numbers = true)]
