@@ -86,8 +86,8 @@ impl Refusal {
 }
 
 impl Space {
-    /// Calls `each` with every layout until it breaks, in an order that depends on nothing but the space; layouts
-    /// that differ in schedule and `ZeRO` alone follow one another.
+    /// Calls `each` with every layout until it breaks, in an order that depends on nothing but the
+    /// space; layouts that differ in schedule and `ZeRO` alone follow one another.
     pub(super) fn each(&self, mut each: impl FnMut(Cut) -> ControlFlow<()>) -> ControlFlow<()> {
         let rows = divisors(self.batch);
         for tp in divisors(self.gpus) {
