@@ -1,7 +1,7 @@
 //! The command: how it reads its arguments, what it prints, and with which code it exits.
 //!
 //! One file a command: [`quickstart`], [`train`], [`plan`], [`simulate`], [`search`], [`verify`], [`trace`],
-//! [`doctor`] with `calibrated`, [`bench`], [`generate`]. [`args`] is what can be typed, [`settings`]
+//! [`doctor`] with `calibrated`, [`mod@bench`], [`mod@generate`]. [`args`] is what can be typed, [`settings`]
 //! what it means, [`report`] the numbers of a run, [`clocks`] those of its time. [`live`] draws the
 //! running schedule, [`screen`] redraws it in place, [`summary`] tells how a run went: pure functions
 //! from facts to [`text`]. Data go to stdout, progress and errors to stderr; nothing else in the
