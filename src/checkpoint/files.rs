@@ -164,7 +164,7 @@ fn read_state(path: &Path) -> Result<State, CheckpointError> {
             path: path.parent().unwrap_or(path).to_owned(),
             why: format!("is no checkpoint: there is no {STATE_FILE}"),
             remedy:
-                "Give a folder that `--checkpoint` wrote; to start from weights alone, use --model"
+                "Give a folder that `train --checkpoint` wrote; `train --model` starts from weights alone"
                     .into(),
         });
     }

@@ -188,7 +188,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 0.8)]
     pub temperature: f64,
     /// Draw from the N likeliest bytes only.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: Option<u32>,
     /// Equal seeds write equal texts.
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -326,8 +326,8 @@ impl Answer {
                 .push(format!("  {:<24}{count:>8.0}{ms:>10.2}", format!("{} others", least.len())));
         }
         if told.iter().any(|of| of.share_of_limit > 1.0) {
-            lines
-                .push("  over 100 %: it lies in caches, which are faster than large copies".into());
+            let words = "  over 100 %: what it moves lies in caches, which large copies leave";
+            lines.push(words.into());
         }
         lines
     }

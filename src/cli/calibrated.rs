@@ -172,6 +172,10 @@ fn text(answer: &Answer<'_>, used: &str) -> String {
 pub(super) fn read(file: Option<&PathBuf>) -> Result<Calibration, Failure> {
     // Whoever names a file may predict another machine.
     match file {
+        Some(path) if !path.exists() => {
+            let why = "there is no such file".into();
+            Err(CalibrationError::Unusable { path: path.clone(), why }.into())
+        }
         Some(path) => Ok(Calibration::read(path)?),
         None => Ok(of_this_machine()?),
     }

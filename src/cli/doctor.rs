@@ -1,5 +1,7 @@
 //! `shardlab doctor`: what this machine can train on, whether it works, and what to do if not.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::args::DoctorArgs;
@@ -26,6 +28,7 @@ struct Answer {
     gpu_support: bool,
     adapters: Vec<AdapterEntry>,
     advice: Vec<String>,
+    badges: BTreeMap<&'static str, Badge>,
 }
 
 /// What the host pool can do.
@@ -76,7 +79,14 @@ pub fn run(args: &DoctorArgs) -> Result<Outcome, Failure> {
             .into(),
     );
     let gpu_support = cfg!(feature = "gpu");
-    let answer = Answer { can_train: true, cpu, gpu_support, adapters, advice };
+    let answer = Answer {
+        can_train: true,
+        cpu,
+        gpu_support,
+        adapters,
+        advice,
+        badges: [("cpu", Badge::Measured)].into(),
+    };
     if args.json {
         output::print_json(&answer)?;
     } else {

@@ -69,6 +69,11 @@ pub(super) fn progress(line: impl Display) {
     writeln!(io::stderr().lock(), "{line}").ok();
 }
 
+/// Says that a file was written.
+pub(super) fn wrote(path: &Path) {
+    progress(format_args!("wrote {}", path.display()));
+}
+
 /// Prints what went wrong, one fault a line.
 pub(super) fn error(failure: &Failure) {
     for line in failure.to_string().lines() {

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::Failure;
-use super::output::OutputFile;
+use super::output::{self, OutputFile};
 use crate::planner::schedule::Schedule;
 use crate::planner::schedule::unit_time::UnitTimes;
 use crate::sim::textbook;
@@ -61,6 +61,8 @@ impl Picture<'_> {
         let Self { title, caption, badge } = self;
         let export = Export { title, caption, width: width.clamp(960.0, 4_000.0), scale: 1.0 };
         let frame = Frame::new(Default::default(), (Nanos(0), timeline.end()), badge);
-        OutputFile::create(path)?.write(&export.svg(&Theme::LIGHT, timeline, &frame))
+        OutputFile::create(path)?.write(&export.svg(&Theme::LIGHT, timeline, &frame))?;
+        output::wrote(path);
+        Ok(())
     }
 }

@@ -59,7 +59,7 @@ fn table(
     let detail = if args.instructions { Detail::Instructions } else { Detail::Blocks };
     let text = format(&rows(plan, &order::derive(plan), trace, detail), trace.clock);
     match &args.output {
-        Some(path) => written(path, fs::write(path, text)),
+        Some(path) => written(path, fs::write(path, text)).map(|()| output::wrote(path)),
         None => output::print(&text),
     }
 }
@@ -81,9 +81,13 @@ fn kineto(args: &TraceExportArgs, recording: &Recording, trace: &Trace) -> Resul
                 let file = path.join(format!("rank{rank}.pt.trace.json"));
                 written(&file, write_file(&file, |out| kineto.write_rank(rank, out)))?;
             }
+            output::wrote(path);
             Ok(())
         }
-        Some(path) => written(path, write_file(path, |out| kineto.write_all(out))),
+        Some(path) => {
+            let result = write_file(path, |out| kineto.write_all(out));
+            written(path, result).map(|()| output::wrote(path))
+        }
     }
 }
 

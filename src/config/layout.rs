@@ -137,6 +137,10 @@ pub fn microbatches(
         let what = if size == 0 { "micro-batch-size" } else { "dp" };
         return Err(ConfigError::value(what, "is 0", "Give at least 1"));
     }
+    if batch < dp {
+        let why = format!("batch {batch} / dp {dp} leaves a rank without rows");
+        return Err(ConfigError::value("batch", why, format!("Use a batch of at least {dp}")));
+    }
     // The first rank holds one row more where the batch is not divisible.
     let (rows, rows_least) =
         (part(batch, dp, 0).len() as u32, part(batch, dp, dp - 1).len() as u32);
@@ -145,7 +149,7 @@ pub fn microbatches(
     } else {
         format!("batch {batch} / dp {dp} = {rows} or {rows_least} rows a rank")
     };
-    if rows % size != 0 || rows == 0 {
+    if rows % size != 0 {
         let sizes: Vec<_> =
             (1..=rows).filter(|s| rows.is_multiple_of(*s)).map(|s| s.to_string()).collect();
         let why = format!("{sum}; {rows} / micro-batch-size {size} is not a whole number");

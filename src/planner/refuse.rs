@@ -71,7 +71,7 @@ pub(super) fn check_lengths(context: &Context<'_>) -> Result<(), PlanError> {
     let slice = |size: u32| u64::from(size.div_ceil(context.mesh.tp));
     let heads = slice(model.num_attention_heads) + 2 * u64::from(model.num_key_value_heads);
     let mut tensors = vec![
-        ("the logits of a microbatch", tokens * slice(model.vocab_size)),
+        ("the matrix of logits of a microbatch", tokens * slice(model.vocab_size)),
         ("an activation", tokens * u64::from(model.hidden_size)),
         ("gate and up", tokens * 2 * slice(model.intermediate_size)),
         ("queries, keys and values", tokens * heads * u64::from(model.head_dim)),

@@ -223,7 +223,7 @@ fn tensors_too_large_for_a_view_are_refused() {
             s.training.batch = 1;
         },
         &expect![
-            "the logits of a microbatch of one rank has 8589934592 elements, more than 4,294,967,295. Use a larger tp, or fewer rows in a microbatch"
+            "the matrix of logits of a microbatch of one rank has 8589934592 elements, more than 4,294,967,295. Use a larger tp, or fewer rows in a microbatch"
         ],
     );
 }

@@ -117,12 +117,13 @@ impl Question {
         let seq = args.seq.unwrap_or(SEQ);
         let gpus = args.gpus.unwrap_or(cluster.node.gpus);
         let batch = args.batch.unwrap_or(gpus);
-        let sizes = [("gpus", u64::from(gpus)), ("batch", batch.into()), ("seq", seq)];
+        let sizes =
+            [("gpus", u64::from(gpus)), ("batch", args.batch.map_or(1, u64::from)), ("seq", seq)];
         let empty = sizes.iter().filter(|(_, size)| *size == 0);
         let fault = |(what, _): &(&str, u64)| ConfigError::value(*what, "is 0", "Give at least 1");
         let mut faults: Vec<ConfigError> = empty.map(fault).collect();
         if gpus > GPUS {
-            let why = format!("{gpus} are more than predictions take");
+            let why = format!("{gpus} are more than a search takes");
             faults.push(ConfigError::value("gpus", why, format!("Use at most {GPUS}")));
         }
         ConfigError::collect(faults)?;

@@ -8,6 +8,10 @@ use crate::mesh::Rank;
 use crate::planner::PlanError;
 use crate::planner::cluster::classes::Knobs;
 use crate::planner::schedule::{Schedule, named};
+use crate::units::grouped;
+
+/// The most ranks that are sorted into classes.
+const RANKS: u64 = 10_000_000;
 
 /// What was asked: a workload on a cluster, and their names.
 pub(super) struct Question {
@@ -62,6 +66,12 @@ fn split(args: &SimulateArgs) -> Result<(Split, StepBatch, Option<Schedule>), Co
     let mut flags = args.layout.clone();
     let size = |flag: Option<u32>| flag.unwrap_or(1).max(1);
     take_sizes(&mut flags);
+    let sizes = [flags.dp.or(args.gpus), flags.tp, flags.pp, args.cp].map(size);
+    let ranks = sizes[1..].iter().fold(1, |all: u64, size| all.saturating_mul((*size).into()));
+    if ranks.max(sizes[0].into()) > RANKS || ranks * u64::from(size(flags.dp)) > RANKS {
+        let why = format!("more than {} ranks are asked for", grouped(RANKS));
+        return Err(ConfigError::value("gpus", why, "Use fewer"));
+    }
     let others = size(flags.tp) * size(flags.pp) * size(args.cp);
     if let Some(gpus) = args.gpus {
         if gpus == 0 {
@@ -91,7 +101,12 @@ fn split(args: &SimulateArgs) -> Result<(Split, StepBatch, Option<Schedule>), Co
     let rows = flags.micro_batch_size.unwrap_or(1);
     let full = if size(flags.pp) > 1 { 4 * size(flags.pp) } else { 1 };
     let count = flags.microbatches.unwrap_or(full);
-    let batch = args.batch.unwrap_or_else(|| size(flags.dp) * count * rows);
+    let all = u64::from(size(flags.dp)) * u64::from(count) * u64::from(rows);
+    let fill = u32::try_from(all).map_err(|_| {
+        let why = format!("{} rows are more than anybody trains on", grouped(all));
+        ConfigError::value("batch", why, "Use fewer microbatches or smaller ones")
+    });
+    let batch = args.batch.map_or(fill, Ok)?;
     if args.batch.is_some() && flags.microbatches.is_none() {
         flags.micro_batch_size = Some(rows);
     }
@@ -253,6 +268,12 @@ pub(super) mod tests {
         assert_eq!((workload.batch.microbatches, workload.batch.rows), (8, 2));
         let error = question("--gpus 60 --tp 8").err().unwrap();
         assert!(error.contains("tp 8 · pp 1 · cp 1 · dp 7 are 56 ranks, not 60"), "{error}");
+        for flags in ["--gpus 4000000000", "--tp 100000 --pp 100000", "--tp 9 --dp 4294967295"] {
+            let error = question(flags).err().unwrap();
+            assert!(error.contains("more than 10,000,000 ranks"), "{flags}: {error}");
+        }
+        let error = question("--dp 9000000 --microbatches 4294967295").err().unwrap();
+        assert!(error.contains("rows are more than anybody trains on"), "{error}");
         let error = question("--tp 7 --model llama-3-8b").err().unwrap();
         assert!(error.contains("32 heads cannot be split over 7"), "{error}");
         let file = tempfile::NamedTempFile::with_suffix(".csv").unwrap();

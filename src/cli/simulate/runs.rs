@@ -128,16 +128,12 @@ impl Answer {
             )
         };
         let summary = |name: &str, of: &Summary| {
-            format!(
-                "{:<52}{:>6}{:>9}{:>9}{:>9}{:>9}{:>9}",
-                cut(name, 51),
-                of.count,
-                percent(of.mean_abs),
-                percent(of.median_abs),
-                percent(of.max_abs),
-                signed(of.bias),
-                of.skipped
-            )
+            let errors = [of.mean_abs, of.median_abs, of.max_abs].map(percent);
+            let errors = errors.into_iter().chain([signed(of.bias)]);
+            // Nothing has no error.
+            let errors = errors.map(|error| if of.count == 0 { "-".into() } else { error });
+            let cells: String = errors.map(|error| format!("{error:>9}")).collect();
+            format!("{:<52}{:>6}{cells}{:>9}", cut(name, 51), of.count, of.skipped)
         };
         lines.push(head("errors, predicted over measured"));
         lines.push(summary("all rows without a doubt", &self.all));
@@ -196,8 +192,15 @@ fn line(row: &ScoredRow) -> String {
     )
 }
 
+/// The middle gives way: names of runs differ at their ends.
 fn cut(text: &str, width: usize) -> String {
-    text.chars().take(width).collect()
+    let count = text.chars().count();
+    if count <= width {
+        return text.to_owned();
+    }
+    let (head, tail) = ((width - 1) / 2, width / 2);
+    let end: String = text.chars().skip(count - tail).collect();
+    text.chars().take(head).collect::<String>() + "…" + &end
 }
 
 fn percent(share: f64) -> String {

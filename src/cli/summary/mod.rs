@@ -232,7 +232,10 @@ impl Page<'_> {
         if let Some(target) = target {
             text += &format!(", target < {:.2}", target.loss);
         }
-        let mut lines = vec![self.topic("It learned", text)];
+        // What has not learned yet is not said to have learned.
+        let has_learned = target.is_none_or(|target| target.reached);
+        let name = if has_learned { "It learned" } else { "Not learned" };
+        let mut lines = vec![self.topic(name, text)];
         if let Some(target) = target {
             self.mark(&mut lines[0], target.reached);
         }
@@ -279,8 +282,9 @@ impl Page<'_> {
         let error = (100.0 * (seconds / measured - 1.0)).round();
         // A minus that is as wide as a plus.
         let sign = if error < 0.0 { "−" } else { "+" };
+        let measured_word = Badge::Measured.word();
         let text = format!(
-            "{} predicted, {} measured ({sign}{:.0} %)",
+            "{} predicted, {} {measured_word} ({sign}{:.0} %)",
             step_time(seconds),
             step_time(measured),
             error.abs()

@@ -139,7 +139,7 @@ fn a_failed_run_of_one_rank_says_so_without_utf8() {
     expect![[r#"
         Trained 1 step in 41 s on the CPU.                                    MEASURED
 
-          It learned     held-out loss 5.55 -> 3.10 nats per byte, target < 2.49    NO
+          Not learned    held-out loss 5.55 -> 3.10 nats per byte, target < 2.49    NO
                          5.55 knows nothing (ln 256), 3.30 letters, 2.49 letter pairs
           It is exact    3 SGD steps against an unsplit run:                        NO
                          largest relative difference NaN (allowed 1e-5)
@@ -209,7 +209,7 @@ fn no_line_is_wider_than_eighty_columns() {
 #[test]
 fn a_predicted_step_stands_beside_the_measured_one_with_its_error() {
     for (seconds, shown) in [
-        (0.1412, "141.2 ms predicted, 146.4 ms measured (−4 %)"),
+        (0.1412, "141.2 ms predicted, 146.4 ms MEASURED (−4 %)"),
         (1.464, "1.46 s predicted, 146.4 ms measured (+900 %)"),
         (0.1464, "146.4 ms predicted, 146.4 ms measured (+0 %)"),
     ] {

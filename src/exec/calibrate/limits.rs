@@ -13,8 +13,8 @@ use crate::units::Bytes;
 
 /// Sides of products and bytes of copies are doubled up to here, or until one takes `ENOUGH`.
 const SIDES: [u32; 4] = [256, 512, 1024, 2048];
-const COPIED: [u32; 4] = [4 << 20, 8 << 20, 16 << 20, 32 << 20];
-const ENOUGH: f64 = 4e6;
+const COPIED: [u32; 4] = [8 << 20, 16 << 20, 32 << 20, 64 << 20];
+const ENOUGH: f64 = 1e7;
 /// Of each on every rank, so many times.
 const COUNT: u64 = 4;
 const RUNS: u64 = 3;
@@ -26,7 +26,7 @@ pub struct Limits {
     pub side: u32,
     /// Its operations a second.
     pub flops_per_sec: f64,
-    /// Size of the copy with the best rate.
+    /// Size of the largest copy.
     pub copied: Bytes,
     /// Its bytes a second, read and written.
     pub bytes_per_sec: f64,
@@ -37,25 +37,33 @@ impl Limits {
     ///
     /// # Errors
     /// If a device fails or gives no memory.
+    ///
+    /// # Panics
+    /// Never: one size at least is measured.
     pub fn measure(executor: &mut Executor, plan: &Plan) -> Result<Self, ExecError> {
-        let (side, flops_per_sec) = best(executor, plan, SIDES, |side| {
+        let of_products = rates(executor, plan, SIDES, |side| {
             let op = Matmul { form: Form::Nn, m: side, n: side, k: side, accumulate: false };
             (op.flops().0 as f64, Probe::Launch(Op::Matmul(op)))
         })?;
-        let (bytes, bytes_per_sec) =
-            best(executor, plan, COPIED, |bytes| (2.0 * f64::from(bytes), Probe::Copy { bytes }))?;
+        let of_copies =
+            rates(executor, plan, COPIED, |bytes| (2.0 * f64::from(bytes), Probe::Copy { bytes }))?;
+        let best = of_products.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        let (side, flops_per_sec) = best.expect("one size at least is measured");
+        // The largest: smaller ones say how fast the caches are.
+        let largest = of_copies.last().copied();
+        let (bytes, bytes_per_sec) = largest.expect("one size at least is measured");
         Ok(Self { side, flops_per_sec, copied: Bytes(bytes.into()), bytes_per_sec })
     }
 }
 
-/// The size with the best rate, and its units a second.
-fn best(
+/// Sizes with their units a second.
+fn rates(
     executor: &mut Executor,
     loaded: &Plan,
     sizes: [u32; 4],
     probe: impl Fn(u32) -> (f64, Probe),
-) -> Result<(u32, f64), ExecError> {
-    let mut best = (sizes[0], 0.0);
+) -> Result<Vec<(u32, f64)>, ExecError> {
+    let mut rates = Vec::new();
     for size in sizes {
         let (units, probe) = probe(size);
         let mut scene = Scene::beside(loaded);
@@ -70,14 +78,12 @@ fn best(
             }
         }
         let nanos = lower_quartile(taken);
-        if units / nanos > best.1 {
-            best = (size, units / nanos);
-        }
+        rates.push((size, units / nanos * 1e9));
         if nanos >= ENOUGH {
             break;
         }
     }
-    Ok((best.0, best.1 * 1e9))
+    Ok(rates)
 }
 
 fn durations(trace: &Trace) -> impl Iterator<Item = f64> {
