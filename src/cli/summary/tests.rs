@@ -210,8 +210,8 @@ fn no_line_is_wider_than_eighty_columns() {
 fn a_predicted_step_stands_beside_the_measured_one_with_its_error() {
     for (seconds, shown) in [
         (0.1412, "141.2 ms predicted, 146.4 ms MEASURED (−4 %)"),
-        (1.464, "1.46 s predicted, 146.4 ms measured (+900 %)"),
-        (0.1464, "146.4 ms predicted, 146.4 ms measured (+0 %)"),
+        (1.464, "1.46 s predicted, 146.4 ms MEASURED (+900 %)"),
+        (0.1464, "146.4 ms predicted, 146.4 ms MEASURED (+0 %)"),
     ] {
         let predicted = Some(Predicted { seconds, measured: 0.1464 });
         let text = summary(&Summary { predicted, ..quickstart() }, "shardlab", &TERMINAL);
