@@ -34,8 +34,8 @@ pub(super) fn stages(spec: &StepSpec) -> Result<Stages, PlanError> {
         return Err(PlanError::ScheduleRows { rows: table.rows.len(), positions });
     }
     let units = spec.model.num_hidden_layers + 2;
-    // A file may name any stage: one that leaves others out is a slip, and told before their number.
-    let faults = table.check(table.distinct_stage_count(), microbatches);
+    // A file may name any stage: a slip is told as one, before the number of stages is.
+    let faults = table.check(table.meant_stage_count(), microbatches);
     if !faults.is_empty() {
         let faults = faults.iter().map(ToString::to_string).collect();
         return Err(PlanError::Schedule { faults });

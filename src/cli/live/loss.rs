@@ -148,7 +148,7 @@ pub fn tells_progress(step: u64, steps: u64) -> bool {
 ///     tokens_per_sec: Some(20_100.0), seconds_left: Some(37.0),
 /// };
 /// assert_eq!(progress_line(&progress),
-///            "step  20/200  loss 4.1000  20,100 tokens/s  37 s left");
+///            "step  20/200  loss 4.1000  20,100 tokens/s MEASURED  37 s left");
 /// ```
 pub fn progress_line(progress: &Progress<'_>) -> String {
     let Progress { step, steps, losses, tokens_per_sec, seconds_left, .. } = progress;

@@ -165,7 +165,7 @@ fn with_table(layout: Layout) -> Result<(Layout, Option<Schedule>), ConfigError>
             "the file has {rows} rows, but there are {positions} positions"
         )));
     }
-    let faults = table.check(table.distinct_stage_count(), layout.microbatches);
+    let faults = table.check(table.meant_stage_count(), layout.microbatches);
     ConfigError::collect(faults.iter().map(|found| fault(found.to_string())).collect())?;
     let chunks = table.stage_count().div_ceil(layout.pp);
     Ok((Layout { chunks, ..layout }, Some(table)))

@@ -172,19 +172,20 @@ impl Schedule {
         acts.map(|Act { microbatch, .. }| microbatch.saturating_add(1)).max().unwrap_or(0)
     }
 
-    /// Number of different stages in all rows: that of the stages, if none is left out.
-    pub fn distinct_stage_count(&self) -> u32 {
-        self.distinct(|act| act.stage)
+    /// Number of stages that a file means: a number far beyond all others is a slip of the pen.
+    pub fn meant_stage_count(&self) -> u32 {
+        self.meant(self.stage_count(), |act| act.stage)
     }
 
-    /// Number of different microbatches in all rows.
-    pub fn distinct_microbatch_count(&self) -> u32 {
-        self.distinct(|act| act.microbatch)
+    /// Number of microbatches that a file means.
+    pub fn meant_microbatch_count(&self) -> u32 {
+        self.meant(self.microbatch_count(), |act| act.microbatch)
     }
 
-    fn distinct(&self, of: impl Fn(Act) -> u32) -> u32 {
+    fn meant(&self, count: u32, of: impl Fn(Act) -> u32) -> u32 {
         let acts = self.rows.iter().flatten().flat_map(|cell| cell.acts());
-        acts.map(of).collect::<BTreeSet<u32>>().len() as u32
+        let different = acts.map(of).collect::<BTreeSet<u32>>().len() as u32;
+        if count > 2 * different { different } else { count }
     }
 
     /// The named schedule that has these very cells, the simplest if there are several.

@@ -133,7 +133,7 @@ fn check(path: &Path, scenario: &Scenario) -> Result<Checked, Vec<String>> {
     let lines = |error: csv::CsvError| error.0.iter().map(ToString::to_string).collect::<Vec<_>>();
     let table = csv::parse(&file).map_err(lines)?;
     // Numbers from a file may be anything: one that leaves others out is a slip.
-    let (stages, microbatches) = (table.distinct_stage_count(), table.distinct_microbatch_count());
+    let (stages, microbatches) = (table.meant_stage_count(), table.meant_microbatch_count());
     if stages == 0 {
         return Err(vec![
             "The file has no cells like 0F0 and 0B0, one row a pipeline position".into(),
