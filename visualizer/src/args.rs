@@ -66,7 +66,8 @@ pub struct Pictures {
     #[arg(long = "view", value_name = "NAME", requires = "screenshot")]
     pub views: Vec<String>,
     /// Write one whole step in slow motion as an animation.
-    #[arg(long, value_name = "FILE.gif", conflicts_with = "screenshot")]
+    #[arg(long, value_name = "FILE.gif", conflicts_with = "screenshot",
+          value_parser = animation)]
     pub record: Option<PathBuf>,
     /// Pixels, or vector pictures. Where no adapter can paint, both are written from the latter.
     #[arg(long, value_enum, default_value_t, requires = "screenshot")]
@@ -121,6 +122,13 @@ impl Default for Scale {
     fn default() -> Self {
         Self(1.0)
     }
+}
+
+fn animation(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let is_gif = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gif"));
+    let why = "an animation is a GIF: give a name that ends in .gif, such as step.gif";
+    if is_gif { Ok(path) } else { Err(why.to_owned()) }
 }
 
 fn size(text: &str) -> Result<Size, String> {

@@ -18,6 +18,7 @@ pub mod keys;
 pub mod latest;
 pub mod over;
 pub mod paint;
+pub mod output;
 pub mod panels;
 pub mod play;
 pub mod presets;

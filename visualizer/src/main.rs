@@ -11,39 +11,34 @@ use shardlab_visualizer::app::{App, Source, Start};
 use shardlab_visualizer::args::{Args, Pictures, Size};
 use shardlab_visualizer::export::parts::Part;
 use shardlab_visualizer::headless::{self, Painter, Run, ShotError, Shots, Take, Told};
+use shardlab_visualizer::output::{self, Unwritten};
 use shardlab_visualizer::saved::{self, Saved, View};
 use shardlab_visualizer::software::{Software, is_software};
 use shardlab_visualizer::style::{Distance, Scheme};
 use shardlab_visualizer::{presets, texts};
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    match without_window(&args) {
-        Some(Ok(())) => return ExitCode::SUCCESS,
-        Some(Err(Refusal(code, why))) => {
-            eprintln!("{why}");
-            return ExitCode::from(code);
-        }
-        None => {}
-    }
-    let start = match start(&args) {
-        Ok(start) => start,
-        Err(why) => {
-            eprintln!("{why}");
-            return ExitCode::from(2);
-        }
-    };
-    if let Some(unset) = missing_display() {
-        eprintln!("{}", texts::no_display(&unset));
-        return ExitCode::from(3);
-    }
-    match show(start) {
+    match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{}", why_no_window(&error));
-            ExitCode::from(3)
+        Err(Refusal(code, why)) => {
+            output::error(&why);
+            ExitCode::from(code)
         }
     }
+}
+
+/// Writes the pictures that are asked for, else opens the window.
+fn run(args: &Args) -> Result<(), Refusal> {
+    match &args.pictures {
+        Pictures { screenshot: Some(folder), .. } => return take_pictures(args, folder),
+        Pictures { record: Some(path), .. } => return record(args, path),
+        _ => {}
+    }
+    let start = start(args).map_err(Refusal::usage)?;
+    if let Some(unset) = missing_display() {
+        return Err(Refusal(3, texts::no_display(&unset)));
+    }
+    show(start).map_err(|error| Refusal(3, why_no_window(&error)))
 }
 
 /// What the app starts with: what was asked for, else what was open last.
@@ -72,16 +67,7 @@ fn start(args: &Args) -> Result<Start, String> {
     Ok(Start { scenario, options, view, store, source: Source::Trained, notes })
 }
 
-/// Writes pictures or an animation instead of opening a window.
-fn without_window(args: &Args) -> Option<Result<(), Refusal>> {
-    match &args.pictures {
-        Pictures { screenshot: Some(folder), .. } => Some(take_pictures(args, folder)),
-        Pictures { record: Some(path), .. } => Some(record(args, path)),
-        _ => None,
-    }
-}
-
-/// An exit code and what is said before.
+/// An exit code, and what is said before it.
 struct Refusal(u8, String);
 
 impl Refusal {
@@ -92,35 +78,48 @@ impl Refusal {
 
 impl From<ShotError> for Refusal {
     fn from(error: ShotError) -> Self {
-        let code = if matches!(error, ShotError::Trace(_)) { 2 } else { 1 };
+        let code = match error {
+            ShotError::Trace(_) => 2,
+            ShotError::Device(_) => 3,
+            _ => 1,
+        };
         Self(code, error.to_string())
+    }
+}
+
+impl From<Unwritten> for Refusal {
+    fn from(error: Unwritten) -> Self {
+        Self(1, error.to_string())
     }
 }
 
 fn take_pictures(args: &Args, folder: &Path) -> Result<(), Refusal> {
     let Pictures { views, format, size, scale, .. } = &args.pictures;
     let parts = Part::named(views).map_err(Refusal::usage)?;
-    let run = run(args)?;
+    let run = trained(args)?;
     let size = size.unwrap_or(Size::WINDOW);
     let (format, scale, folder) = (*format, *scale, folder.to_owned());
     let shots = Shots { run, parts, format, size, scale, folder };
-    Ok(headless::take(shots, Painter::open(), tell)?)
+    let mut printed = Ok(());
+    headless::take(shots, Painter::open(), |told| tell(told, &mut printed))?;
+    Ok(printed?)
 }
 
 fn record(args: &Args, path: &Path) -> Result<(), Refusal> {
     let size = args.pictures.size.unwrap_or(Size::FILM);
-    let take = Take { run: run(args)?, size, path: path.to_owned() };
-    let bytes = headless::record(take, tell)?;
-    eprintln!("{bytes}");
-    Ok(())
+    let take = Take { run: trained(args)?, size, path: path.to_owned() };
+    let mut printed = Ok(());
+    let bytes = headless::record(take, |told| tell(told, &mut printed))?;
+    output::progress(bytes);
+    Ok(printed?)
 }
 
 /// What is trained for pictures. What was open last has no part in it: the same words give the same
 /// pictures.
-fn run(args: &Args) -> Result<Run, Refusal> {
+fn trained(args: &Args) -> Result<Run, Refusal> {
     let asked = args.opened().map_err(Refusal::usage)?;
     let (saved, notes) = asked.unwrap_or_else(|| (Saved::new(presets::quickstart()), Vec::new()));
-    notes.iter().for_each(|note| eprintln!("{note}"));
+    notes.iter().for_each(|note| output::progress(note));
     let Saved { scenario, view } = saved;
     let mut view = view.unwrap_or_else(|| View::new(Scheme::Light, Distance::Desk));
     if let Some(theme) = args.theme {
@@ -131,20 +130,23 @@ fn run(args: &Args) -> Result<Run, Refusal> {
     }
     let options = args.options(DeviceRequest::cpu());
     let (at, trace) = (args.pictures.at, args.pictures.trace.clone());
-    eprintln!("Training {at} steps of {}", scenario.name);
+    output::progress(format_args!("Training {at} steps of {}", scenario.name));
     Ok(Run { scenario, options, view, at, trace })
 }
 
-fn tell(told: Told<'_>) {
+/// Says how far it is; what could not be printed first is kept in `printed`.
+fn tell(told: Told<'_>, printed: &mut Result<(), Unwritten>) {
     match told {
-        Told::Trained(done, of) => eprintln!("{done} of {of} steps"),
-        Told::Written(path) => println!("{}", path.display()),
-        Told::NoAdapter(why) => {
-            eprintln!("No adapter paints ({why}): the pictures are made from vector pictures");
+        Told::Trained(done, of) => output::progress(format_args!("{done} of {of} steps")),
+        Told::Written(path) if printed.is_ok() => *printed = output::print(path.display()),
+        Told::NoAdapter(why) => output::progress(format_args!(
+            "No adapter paints ({why}): the pictures are made from vector pictures"
+        )),
+        Told::Estimate(estimate) => output::progress(estimate),
+        Told::Painted(done, of) if done % 20 == 0 => {
+            output::progress(format_args!("{done} of {of} frames"));
         }
-        Told::Estimate(estimate) => eprintln!("{estimate}"),
-        Told::Painted(done, of) if done % 20 == 0 => eprintln!("{done} of {of} frames"),
-        Told::Painted(..) => {}
+        Told::Written(_) | Told::Painted(..) => {}
     }
 }
 

@@ -36,6 +36,9 @@ pub enum ShotError {
     /// The run does not get there.
     #[error("{0}")]
     Run(String),
+    /// What was asked for cannot run the ranks.
+    #[error("{0}")]
+    Device(String),
     /// The file of times cannot be used.
     #[error("{0}")]
     Trace(String),

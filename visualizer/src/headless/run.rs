@@ -73,6 +73,10 @@ fn train(window: &mut Headless, at: u64, tell: &mut dyn FnMut(Told<'_>)) -> Resu
     loop {
         window.app_mut().listen();
         let run = window.app().run();
+        // A window goes on with the CPU and says so; a picture would pass for what it is not.
+        if let Some(why) = run.fell_back() {
+            return Err(ShotError::Device(why.to_string()));
+        }
         match run.state() {
             State::Failed(why) => return Err(ShotError::Run(why.to_string())),
             State::NotFinite { .. } | State::Hang { .. } => return Ok(()),
