@@ -13,19 +13,30 @@ use shardlab::trace::draw::{Work, label};
 use shardlab::train::driver::Explained;
 use shardlab::train::faults::Unsent;
 
-/// What the picture is, for who sees it for the first time.
-pub fn idle(layout: &Layout, groups: bool) -> String {
+/// What the picture is, for who sees it for the first time; of a picture no key is told.
+pub fn idle(layout: &Layout, groups: bool, medium: Medium) -> String {
     let ranks = layout.mesh().size();
     let row = if groups { "A row is a stage" } else { "A row is a rank" };
-    match ranks {
-        1 => format!(
-            "1 rank trains a language model alone. {row}: colour works. Space pauses, → steps."
-        ),
+    let what = match ranks {
+        1 => format!("1 rank trains a language model alone. {row}: colour works."),
         _ => format!(
-            "{ranks} ranks train one language model together. {row}: colour works, hatching waits. \
-             Space pauses, → steps."
+            "{ranks} ranks train one language model together. {row}: colour works, hatching waits."
         ),
+    };
+    match medium {
+        Medium::Window => what + " Space pauses, → steps.",
+        Medium::Picture => what,
     }
+}
+
+/// Where a sentence is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Medium {
+    /// In the window, where keys can be pressed.
+    #[default]
+    Window,
+    /// In a picture or an animation.
+    Picture,
 }
 
 /// The cuts of a layout: `data 2 × tensor 2 × pipeline 2 · ZeRO 1`.
@@ -37,6 +48,14 @@ pub fn cuts(layout: &Layout) -> String {
         stage => format!(" · ZeRO {}", u8::from(stage)),
     };
     format!("{data} × {tensor} × {pipeline}{zero}")
+}
+
+/// The same with the schedule, where it is not the usual one: `… · ZeRO 1 · ZB-V`.
+pub fn cuts_and_schedule(layout: &Layout) -> String {
+    match &layout.schedule {
+        ScheduleName::OneFOneB => cuts(layout),
+        other => format!("{} · {}", cuts(layout), other.title()),
+    }
 }
 
 /// What a run is called in the one that follows it, where their losses can be compared: what it was
@@ -177,7 +196,8 @@ mod tests {
         for preset in presets::all() {
             let layout = &preset.scenario.layout;
             for groups in [false, true] {
-                assert!(idle(layout, groups).chars().count() <= 120, "{}", idle(layout, groups));
+                let text = idle(layout, groups, Medium::Window);
+                assert!(text.chars().count() <= 120, "{text}");
             }
         }
         assert!(done(100_000, Some(99_999)).chars().count() <= 120);
@@ -187,11 +207,19 @@ mod tests {
     fn the_quickstart_reads_as_on_the_page() {
         let scenario = presets::quickstart();
         assert_eq!(
-            idle(&scenario.layout, false),
+            idle(&scenario.layout, false, Medium::Window),
             "8 ranks train one language model together. A row is a rank: colour works, hatching \
              waits. Space pauses, → steps."
         );
+        assert_eq!(
+            idle(&scenario.layout, false, Medium::Picture),
+            "8 ranks train one language model together. A row is a rank: colour works, hatching \
+             waits."
+        );
         assert_eq!(cuts(&scenario.layout), "data 2 × tensor 2 × pipeline 2 · ZeRO 1");
+        assert_eq!(cuts_and_schedule(&scenario.layout), cuts(&scenario.layout));
+        let other = Layout { schedule: ScheduleName::ZbV, ..scenario.layout.clone() };
+        assert_eq!(cuts_and_schedule(&other), "data 2 × tensor 2 × pipeline 2 · ZeRO 1 · ZB-V");
         assert_eq!(formula(&scenario.layout), Some(0.2));
         assert_eq!(heads(Some(40), 96, Speed::new(-5)), "step 41 of 96 trained, slow motion 1/32");
         assert_eq!(

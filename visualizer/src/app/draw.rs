@@ -235,7 +235,12 @@ impl App {
                 badge: Some(Badge::Predicted),
             }),
         };
-        let said = explain::said(&shared, hint.as_deref(), self.notice.as_deref(), about.as_ref());
+        let said = explain::said(
+            (&shared, self.medium),
+            hint.as_deref(),
+            self.notice.as_deref(),
+            about.as_ref(),
+        );
         let file = self.exporting.path(self.notice.as_deref());
         part(ui, desk, ("explanation", zones.explain), |board, area| {
             commands.extend(explain::show(board, area, &shared, (&said, file)));

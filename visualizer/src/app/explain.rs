@@ -14,7 +14,7 @@ use crate::play::Mode;
 use crate::run::State;
 use crate::shown::{Command, Popup, Shared, Step};
 use crate::style::Look;
-use crate::texts;
+use crate::texts::{self, Medium};
 
 /// Ranks from which on rows are groups.
 const ROWS_MOST: u32 = 16;
@@ -74,7 +74,7 @@ pub(super) struct About {
 
 /// What there is to say.
 pub(super) fn said(
-    shared: &Shared<'_>,
+    (shared, medium): (&Shared<'_>, Medium),
     hint: Option<&str>,
     notice: Option<&str>,
     about: Option<&About>,
@@ -120,7 +120,7 @@ pub(super) fn said(
     }
     let layout = &shared.scenario().layout;
     let ranks = layout.mesh().size();
-    Said::plain(texts::idle(layout, ranks > ROWS_MOST && ranks > layout.pp))
+    Said::plain(texts::idle(layout, ranks > ROWS_MOST && ranks > layout.pp, medium))
 }
 
 /// What went wrong, if a run has ended so.

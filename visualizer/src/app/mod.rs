@@ -60,6 +60,7 @@ use crate::run::Run;
 use crate::saved::{Saved, View};
 use crate::shown::{Command, Side, Sight, Step};
 use crate::style::{Distance, Look, Scheme, fonts};
+use crate::texts::Medium;
 use crate::zones::{Dividers, Zones};
 
 /// How soon a frame shows what the run has told.
@@ -106,6 +107,8 @@ pub enum Source {
 #[derive(Debug)]
 pub struct App {
     desk: Desk,
+    /// What is drawn just now: the window, or a picture of it.
+    medium: Medium,
     keys: Keys,
     source: Source,
     options: Options,
@@ -163,6 +166,7 @@ impl App {
         let run = begin(ctx, scenario, &options, Vec::new(), source);
         let mut app = Self {
             desk: Desk { look, audit: Audit::default(), hint: None },
+            medium: Medium::Window,
             keys,
             source,
             options,

@@ -18,7 +18,7 @@ use crate::export::parts::Part;
 use crate::paint::Fonts;
 use crate::shown::{Shared, Side};
 use crate::style::{Look, fonts};
-use crate::texts;
+use crate::texts::{self, Medium};
 use crate::zones::Zones;
 
 /// Passes until what finds its size by being drawn has found it.
@@ -75,6 +75,7 @@ impl App {
         let mut audit = Audit::default();
         audit.keep_scenes();
         let desk = std::mem::replace(&mut self.desk, Desk { look, audit, hint: None });
+        self.medium = Medium::Picture;
         let play = wanted.at.map(|at| {
             let there = self.play.clone().with_playhead(at);
             std::mem::replace(&mut self.play, there)
@@ -92,7 +93,7 @@ impl App {
             Part::Timeline => self.timeline_on(paper, wanted.size),
             Part::Tab(side, tab) => self.tab_on(paper, (side, tab), wanted.size),
         };
-        self.desk = desk;
+        (self.desk, self.medium) = (desk, Medium::Window);
         if let Some(play) = play {
             self.play = play;
         }
@@ -176,7 +177,7 @@ impl App {
         let (axis, step) = (self.axis.axis(), step.as_ref());
         let (running, predicted) = (None, None);
         let shared = Shared { run, play, step, axis, sight, running, broken, predicted };
-        explain::said(&shared, None, None, None).text
+        explain::said((&shared, Medium::Picture), None, None, None).text
     }
 
     /// How the run is cut and what runs it; a picture of a broken run never passes for one of a whole

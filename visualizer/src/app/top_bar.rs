@@ -46,7 +46,11 @@ pub(super) fn show(
     commands.extend(asked);
     let name = &shared.scenario().name;
     let wanted = |text: &str| board.menu_width(text);
-    let cuts_text = texts::cuts(&shared.scenario().layout);
+    let layout = &shared.scenario().layout;
+    let whole = texts::cuts_and_schedule(layout);
+    let has_room = wanted(&whole) <= inner.width * 0.55
+        && wanted(name) <= (inner.width - wanted(&whole)) * 0.6;
+    let cuts_text = if has_room { whole } else { texts::cuts(layout) };
     let cuts_width = wanted(&cuts_text).min(inner.width * 0.55);
     let name_width = wanted(name).max(96.0).min((inner.width - cuts_width) * 0.6);
     let (scenario, inner) = inner.cut_left(name_width);

@@ -91,17 +91,35 @@ fn is_sign(glyph: char) -> bool {
 
 /// Gives signs a font of their own, as in the window.
 fn signs_apart(svg: &str) -> String {
-    let mut text = String::with_capacity(svg.len());
-    for glyph in svg.chars() {
-        if is_sign(glyph) {
-            text += "<tspan font-family=\"monospace\">";
-            text.push(glyph);
-            text += "</tspan>";
-        } else {
-            text.push(glyph);
+    let mut apart = String::with_capacity(svg.len());
+    let mut rest = svg;
+    while let Some(sign) = rest.find(is_sign) {
+        let after = rest[sign..].chars().next().map_or(rest.len(), |glyph| sign + glyph.len_utf8());
+        let (before, glyph) = (&rest[..sign], &rest[sign..after]);
+        // A text of several fonts has its own width: one that is prescribed would be taken for that
+        // of each of its stretches.
+        match before.rfind("<text").map(|start| (start, before[start..].find('>'))) {
+            Some((start, Some(end))) => {
+                apart += &before[..start];
+                apart += &without_width(&before[start..start + end]);
+                apart += &before[start + end..];
+            }
+            _ => apart += before,
         }
+        apart += "<tspan font-family=\"monospace\">";
+        apart += glyph;
+        apart += "</tspan>";
+        rest = &rest[after..];
     }
-    text
+    apart + rest
+}
+
+/// The head of a text without the width that it was measured with.
+fn without_width(head: &str) -> String {
+    let of = |attribute: &&str| {
+        ["textLength=", "lengthAdjust="].iter().any(|a| attribute.starts_with(a))
+    };
+    head.split(' ').filter(|attribute| !of(attribute)).collect::<Vec<_>>().join(" ")
 }
 
 /// The fonts of the app and no others: the same picture on every machine.
@@ -163,6 +181,22 @@ mod tests {
         };
         assert!(letters(&plain) == letters(&with_arrow), "the letters have changed");
         assert!(plain != with_arrow, "the arrow is not there");
+    }
+
+    #[test]
+    fn a_text_with_an_arrow_and_a_measured_width_keeps_its_letters_and_what_follows() {
+        let of = |width: u32, words: &str, measured: &str| {
+            let svg = format!(
+                r##"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20"><rect width="{width}" height="20" fill="#102030"/><text x="4" y="15" font-family="a, sans-serif" font-size="14" fill="#ffffff"{measured} xml:space="preserve">{words}</text></svg>"##
+            );
+            paint(&svg, 2.0).unwrap()
+        };
+        let measured = r#" textLength="170" lengthAdjust="spacingAndGlyphs""#;
+        let words = "Space pauses, → steps. ←";
+        let plain = of(240, words, "");
+        assert!(plain == of(240, words, measured), "the width has moved the letters");
+        // What stands behind the arrow is there as well.
+        assert!(plain != of(240, "Space pauses, →", ""));
     }
 
     #[test]
