@@ -10,6 +10,7 @@ mod list;
 mod menu;
 mod palette;
 mod path;
+mod rows;
 mod schedule;
 mod split;
 
@@ -208,7 +209,7 @@ impl Over {
         let margin = look.gap(2);
         let (width, height) = match &self.0 {
             Kind::Scenarios(_) => (420.0, list::Scenarios::height()),
-            Kind::Split(_) => (620.0, split::HEIGHT),
+            Kind::Split(split) => (620.0, split.height(&look)),
             Kind::Palette(_) => (520.0, palette::HEIGHT),
             Kind::Help(_) => (860.0, help::HEIGHT),
             Kind::Path(_) => (620.0, path::HEIGHT),

@@ -9,15 +9,19 @@ use shardlab::planner::{self, PlanError, StepSpec, plan_step};
 use shardlab::trace::Badge;
 use shardlab::trace::draw::scene::Area;
 
+use super::rows::{Rows, Said, Sight, line_height};
 use crate::app::{Choice, Half};
 use crate::board::{Board, Control, Style};
-use crate::icon::Icon;
 use crate::shown::{Command, Popup};
+use crate::style::Look;
 use crate::texts;
 
-/// Height before scaling.
-pub(super) const HEIGHT: f32 = 424.0;
-const ROW: f32 = 38.0;
+/// Heights of what stands above and below the rows and of the empty edges, in gaps.
+const HEADING: u8 = 8;
+const FOOT: u8 = 14;
+const PADDING: u8 = 6;
+/// What rows take at least, before scaling: the popup has a size before they were drawn.
+const ROWS_LEAST: f32 = 400.0;
 /// More ranks than this are not trained in one window on one machine.
 const RANKS_MOST: u32 = 256;
 
@@ -37,6 +41,7 @@ pub(super) struct Split {
     scenario: Scenario,
     before: Layout,
     refusal: Option<Refusal>,
+    sight: Sight,
 }
 
 /// Why it cannot run, and which control is to blame.
@@ -61,7 +66,7 @@ enum Cut {
 impl Split {
     pub(super) fn new(scenario: &Scenario, purpose: Purpose) -> Self {
         let (scenario, before) = (scenario.clone(), scenario.layout.clone());
-        let mut split = Self { purpose, scenario, before, refusal: None };
+        let mut split = Self { purpose, scenario, before, refusal: None, sight: Sight::default() };
         split.refusal = split.refusal();
         split
     }
@@ -96,84 +101,88 @@ impl Split {
         Some(Refusal { at: blamed(&error), why: error.to_string() })
     }
 
+    /// Height before scaling, in a window of this scale: what the rows took the last time.
+    pub(super) fn height(&self, look: &Look) -> f32 {
+        let around = HEADING + FOOT + PADDING;
+        (self.sight.height.max(ROWS_LEAST * look.scale) + look.gap(around)) / look.scale
+    }
+
     pub(super) fn show(&mut self, board: &mut Board<'_>, area: Area) -> Vec<Command> {
         let look = board.look();
-        let (heading, rest) = area.cut_top(look.gap(8));
+        let (heading, rest) = area.cut_top(look.gap(HEADING));
         let title = match self.purpose {
             Purpose::Train => "Split of the run",
             Purpose::Compare(Half::Upper) => "Split of what is above",
             Purpose::Compare(Half::Lower) => "Split of what is below",
         };
         board.write(heading, title, Style::sized(look.heading()));
-        let (foot, body) = rest.cut_bottom(look.gap(14));
+        let (foot, body) = rest.cut_bottom(look.gap(FOOT));
         let before = self.scenario.layout.clone();
-        let mut rows = Rows { rest: body, height: ROW * look.scale };
-        let refusal = self.refusal.clone();
-        let why = |cut: Cut| refusal.as_ref().filter(|r| r.at == cut).map(|r| r.why.as_str());
+        let mut sight = self.sight;
+        let mut rows = Rows::new(board, body, &mut sight);
+        self.cuts(board, &mut rows);
+        self.order(board, &mut rows);
+        rows.end();
+        self.sight = sight;
         let layout = &mut self.scenario.layout;
-        rows.count(
-            board,
-            "data",
-            "copies, each with its share of a batch",
-            (&mut layout.dp, why(Cut::Data)),
-        );
-        rows.count(board, "tensor", "slices of every matrix", (&mut layout.tp, why(Cut::Tensor)));
-        rows.count(
-            board,
-            "pipeline",
-            "positions, each with its layers",
-            (&mut layout.pp, why(Cut::Pipeline)),
-        );
-        rows.count(
-            board,
-            "microbatches",
-            "pieces of a rank's batch",
-            (&mut layout.microbatches, why(Cut::Microbatches)),
-        );
-        let zero = ZeroStage::WORDS;
-        rows.choice(
-            board,
-            "ZeRO",
-            "cut: 1 optimizer, 2 gradients, 3 weights",
-            (zero, None),
-            &mut layout.zero,
-        );
-        let words = ScheduleName::WORDS;
-        rows.choice(
-            board,
-            "schedule",
-            "order of forwards and backwards",
-            (words, why(Cut::Schedule)),
-            &mut layout.schedule,
-        );
-        if layout.chunks > 1 || why(Cut::Chunks).is_some() {
-            rows.count(
-                board,
-                "chunks",
-                "stages of a pipeline position",
-                (&mut layout.chunks, why(Cut::Chunks)),
-            );
+        if layout.schedule != before.schedule && !layout.schedule.stages().allows(layout.chunks) {
+            layout.chunks = layout.schedule.stages().usual(layout.chunks);
         }
-        rows.choice(
-            board,
-            "recompute",
-            "computed again instead of kept",
-            (Recompute::WORDS, None),
-            &mut layout.recompute,
-        );
-        let mut sequence = if layout.sequence_parallel { Toggle::On } else { Toggle::Off };
-        rows.choice(
-            board,
-            "sequence",
-            "norms cut over the sequence as well",
-            (&["off", "on"], None),
-            &mut sequence,
-        );
-        layout.sequence_parallel = sequence == Toggle::On;
         if *layout != before {
             self.refusal = self.refusal();
         }
         self.foot(board, foot)
+    }
+
+    /// What is said of a control: what it is, and why it cannot be so if it is to blame.
+    fn said<'a>(refusal: Option<&'a Refusal>, at: Cut, name: &'a str, about: &'a str) -> Said<'a> {
+        let why = refusal.filter(|refusal| refusal.at == at).map(|refusal| refusal.why.as_str());
+        Said { name, about, why }
+    }
+
+    /// Into how many pieces model and batch are cut.
+    fn cuts(&mut self, board: &mut Board<'_>, rows: &mut Rows<'_>) {
+        let (layout, refusal) = (&mut self.scenario.layout, self.refusal.as_ref());
+        let counts = [
+            (Cut::Data, "data", "copies, each with its share of a batch", &mut layout.dp),
+            (Cut::Tensor, "tensor", "slices of every matrix", &mut layout.tp),
+            (Cut::Pipeline, "pipeline", "positions, each with its layers", &mut layout.pp),
+            (
+                Cut::Microbatches,
+                "microbatches",
+                "pieces of a rank's batch",
+                &mut layout.microbatches,
+            ),
+        ];
+        for (at, name, about, value) in counts {
+            rows.count(board, Self::said(refusal, at, name, about), value);
+        }
+    }
+
+    /// In which order the pieces run, and what is kept meanwhile.
+    fn order(&mut self, board: &mut Board<'_>, rows: &mut Rows<'_>) {
+        let (layout, refusal) = (&mut self.scenario.layout, self.refusal.as_ref());
+        let plain = |name, about| Said { name, about, why: None };
+        let said = plain("ZeRO", "cut: 1 optimizer, 2 gradients, 3 weights");
+        rows.choice(board, said, &named(ZeroStage::WORDS), &mut layout.zero);
+        let about = "order of forwards and backwards";
+        let said = Self::said(refusal, Cut::Schedule, "schedule", about);
+        let mut schedules = ScheduleName::NAMED.to_vec();
+        if let file @ ScheduleName::File(_) = &layout.schedule {
+            schedules.push(file.clone());
+        }
+        let schedules: Vec<_> =
+            schedules.into_iter().map(|name| (name.clone(), name.title())).collect();
+        rows.choice(board, said, &schedules, &mut layout.schedule);
+        let said = Self::said(refusal, Cut::Chunks, "chunks", "stages of a pipeline position");
+        if layout.chunks > 1 || said.why.is_some() {
+            rows.count(board, said, &mut layout.chunks);
+        }
+        let said = plain("recompute", "computed again instead of kept");
+        rows.choice(board, said, &named(Recompute::WORDS), &mut layout.recompute);
+        let said = plain("sequence", "norms cut over the sequence as well");
+        let values = [(false, "off".to_owned()), (true, "on".to_owned())];
+        rows.choice(board, said, &values, &mut layout.sequence_parallel);
     }
 
     /// What it comes to, and the button.
@@ -184,7 +193,13 @@ impl Split {
         let (upper, lower) = text.cut_top(text.height / 2.0);
         if let Some(refusal) = &self.refusal {
             if refusal.at == Cut::Whole {
-                board.write(upper, &refusal.why, Style::default().ink(look.theme.error));
+                let style = Style::sized(look.small()).ink(look.theme.error);
+                let mut rest = area;
+                for line in board.lines(&refusal.why, look.small(), area.width) {
+                    let (place, below) = rest.cut_top(line_height(board));
+                    rest = below;
+                    board.write(place, line, style);
+                }
             }
             return Vec::new();
         }
@@ -224,24 +239,10 @@ impl Split {
     }
 }
 
-/// Whether something is on, as a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Toggle {
-    Off,
-    On,
-}
-
-impl std::fmt::Display for Toggle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if *self == Self::On { "on" } else { "off" })
-    }
-}
-
-impl std::str::FromStr for Toggle {
-    type Err = std::convert::Infallible;
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        Ok(if word == "on" { Self::On } else { Self::Off })
-    }
+/// Values by their words.
+fn named<T: std::str::FromStr>(words: &[&str]) -> Vec<(T, String)> {
+    let value = |word: &&str| Some((word.parse().ok()?, (*word).to_owned()));
+    words.iter().filter_map(value).collect()
 }
 
 /// Which control a refusal is about.
@@ -255,105 +256,6 @@ fn blamed(error: &PlanError) -> Cut {
         PlanError::Chunks { .. } => Cut::Chunks,
         PlanError::ScheduleFile { .. } | PlanError::Schedule { .. } => Cut::Schedule,
         _ => Cut::Whole,
-    }
-}
-
-/// Rows of controls, one below the other.
-struct Rows {
-    rest: Area,
-    height: f32,
-}
-
-impl Rows {
-    fn next(&mut self, board: &mut Board<'_>, name: &str, about: &str, why: Option<&str>) -> Area {
-        let look = board.look();
-        let (row, rest) = self.rest.cut_top(self.height);
-        self.rest = rest;
-        let (label, right) = row.cut_left(look.gap(24));
-        board.write(label, name, Style::default());
-        let (controls, text) = right.cut_left((look.gap(58)).min(right.width * 0.55));
-        let small = Style::sized(look.small());
-        match why {
-            Some(why) => self.refused(board, text, why),
-            None => {
-                board.write(text, about, small.ink(look.theme.faint));
-            }
-        }
-        controls.shrunk(0.0, look.gap(1))
-    }
-
-    /// Two lines of red, broken at a word.
-    fn refused(&self, board: &mut Board<'_>, area: Area, why: &str) {
-        let look = board.look();
-        let style = Style::sized(look.small()).ink(look.theme.error);
-        let lines = board.lines(why, look.small(), area.width);
-        let first = lines.first().map_or(0, |line| line.len());
-        let (upper, lower) = area.cut_top(area.height / 2.0);
-        match why.get(first..).unwrap_or_default().trim() {
-            "" => board.write(area, why, style),
-            second => {
-                board.write(upper, &why[..first], style);
-                board.write(lower, second, style)
-            }
-        };
-    }
-
-    /// − a number +.
-    fn count(
-        &mut self,
-        board: &mut Board<'_>,
-        name: &str,
-        about: &str,
-        (value, why): (&mut u32, Option<&str>),
-    ) {
-        let controls = self.next(board, name, about, why);
-        let side = controls.height;
-        let (minus, rest) = controls.cut_left(side);
-        let (figure, rest) = rest.cut_left(board.look().gap(12));
-        let (plus, _) = rest.cut_left(side);
-        let hint = format!("Fewer: {about}.");
-        let id = format!("{name} fewer");
-        if board.button(minus, Control::icon(&id, Icon::Minus, &hint)) {
-            *value = value.saturating_sub(1).max(1);
-        }
-        board.write(figure, &value.to_string(), Style::default().middle());
-        let hint = format!("More: {about}.");
-        let id = format!("{name} more");
-        if board.button(plus, Control::icon(&id, Icon::Plus, &hint)) {
-            *value += 1;
-        }
-    }
-
-    /// One of several words.
-    fn choice<T: std::fmt::Display + std::str::FromStr>(
-        &mut self,
-        board: &mut Board<'_>,
-        name: &str,
-        about: &str,
-        (words, why): (&[&str], Option<&str>),
-        value: &mut T,
-    ) {
-        let controls = self.next(board, name, about, why);
-        let look = board.look();
-        let chosen = value.to_string();
-        // As wide as their words, or narrower where they must all fit.
-        let wanted: Vec<f32> =
-            words.iter().map(|word| board.width(word, look.body()) + look.gap(4)).collect();
-        let gaps = look.gap(1) * (words.len() - 1) as f32;
-        let shrink = ((controls.width - gaps) / wanted.iter().sum::<f32>()).min(1.0);
-        let mut rest = controls;
-        for (word, width) in words.iter().zip(wanted) {
-            let (place, right) = rest.cut_left(width * shrink);
-            rest = right.cut_left(look.gap(1)).1;
-            let id = format!("{name} {word}");
-            let hint = format!("{name} {word}: {about}.");
-            let control = Control::text(&id, word, &hint).chosen(*word == chosen);
-            if board.button(place, control)
-                && let Ok(parsed) = word.parse()
-            {
-                *value = parsed;
-            }
-        }
     }
 }
 

@@ -21,4 +21,5 @@ mod plan;
 mod reports;
 mod schedules;
 mod software;
+mod splits;
 mod trouble;
