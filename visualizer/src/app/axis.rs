@@ -9,6 +9,10 @@ use shardlab::units::Nanos;
 /// Steps whose longest the axis holds.
 const OVER: usize = 8;
 
+/// So many steps of a run have cold caches: they may take ten times as long as those that follow,
+/// which have an axis of their own.
+pub(super) const COLD: u64 = 2;
+
 /// The axis and the lengths of the last steps.
 #[derive(Clone, Debug)]
 pub(super) struct SteadyAxis {
@@ -37,26 +41,31 @@ impl SteadyAxis {
     pub(super) fn show(&mut self, step: u64, length: Nanos) {
         self.shown = length;
         if self.newest.is_none_or(|newest| step > newest) {
+            if self.newest.is_some_and(|newest| newest < COLD) {
+                self.recent.clear();
+            }
             self.newest = Some(step);
             self.hold(length);
         }
     }
 
-    /// A step of this length is new.
+    /// A step of this length is new, and shown.
     pub(super) fn hold(&mut self, length: Nanos) {
+        self.shown = length;
         let is_first = self.recent.is_empty();
         if self.recent.len() == OVER {
             self.recent.pop_front();
         }
         self.recent.push_back(length);
         if is_first || length > self.axis.end {
-            self.shrink();
+            self.axis = TimeAxis::holding(self.recent.iter().copied().max().unwrap_or_default());
         }
     }
 
-    /// The shortest axis that holds the last steps.
+    /// The shortest axis that holds the shown step, whatever was longer before.
     pub(super) fn shrink(&mut self) {
-        self.axis = TimeAxis::holding(self.recent.iter().copied().max().unwrap_or_default());
+        self.recent.clear();
+        self.hold(self.shown);
     }
 }
 
@@ -91,5 +100,33 @@ mod tests {
         assert_eq!(axis.axis().end, ms(90));
         axis.show(8, ms(95));
         assert_eq!(axis.axis().end, ms(100));
+    }
+
+    #[test]
+    fn asked_to_shrink_it_holds_the_shown_step_and_forgets_longer_ones_of_before() {
+        let ms = |count: u64| Nanos(count * 1_000_000);
+        let mut axis = SteadyAxis::default();
+        axis.show(7, ms(600));
+        axis.show(8, ms(65));
+        assert_eq!(axis.axis().end, ms(600));
+        axis.shrink();
+        assert_eq!(axis.axis(), TimeAxis::holding(ms(65)));
+        axis.show(9, ms(64));
+        axis.shrink();
+        axis.show(10, ms(140));
+        assert_eq!(axis.axis().end, ms(150));
+    }
+
+    #[test]
+    fn a_step_with_cold_caches_does_not_stretch_the_axis_of_those_that_follow() {
+        let ms = |count: u64| Nanos(count * 1_000_000);
+        let mut axis = SteadyAxis::default();
+        axis.show(0, ms(600));
+        assert_eq!(axis.axis().end, ms(600));
+        axis.show(2, ms(65));
+        assert_eq!(axis.axis(), TimeAxis::holding(ms(65)));
+        axis.show(3, ms(600));
+        axis.show(4, ms(65));
+        assert_eq!(axis.axis().end, ms(600));
     }
 }

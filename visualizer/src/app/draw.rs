@@ -9,6 +9,7 @@ use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::timeline::Arrows;
 use shardlab::units::Nanos;
 
+use super::axis::COLD;
 use super::explain::About;
 use super::watch::Watch;
 use super::{App, Half, breaking, compare, explain, top_bar, transport};
@@ -27,7 +28,7 @@ use crate::zones::Zones;
 /// Longest time that passes in one frame: a window that was hidden does not jump.
 const LONGEST: f64 = 0.25;
 /// Steps after which the first one is shown: the very first is slower than all others.
-const SETTLED: u64 = 3;
+const SETTLED: u64 = COLD + 1;
 /// But not later than this many seconds after it has ended.
 const PATIENCE: f64 = 1.5;
 /// Seconds after which a step that runs is seen.

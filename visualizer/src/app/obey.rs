@@ -254,6 +254,10 @@ impl App {
             self.sight.window = self.sight.window.filter(|window| window.start < end);
             self.sight.marked = self.sight.marked.filter(|marked| marked.start < end);
         }
+        // Another Plan of the same run has nothing to do with how long steps were before.
+        if self.step.as_ref().is_some_and(|was| !Arc::ptr_eq(&was.facts, &step.facts)) {
+            self.axis = super::SteadyAxis::default();
+        }
         self.axis.show(step.number(), step.timeline.end());
         self.figures.take(step.number(), &step.bubble);
         if self.view.workspace == Workspace::Compare {
@@ -601,11 +605,13 @@ impl App {
             return Some(format!("{} {}", self.compare.sentence(&self.run), step.sentence()));
         }
         let waiting = 100.0 * step.bubble.waiting_over_span;
-        let now = step.timeline.now(self.play.playhead());
+        let timeline = &step.timeline;
+        let longest = timeline.longest_wait();
+        let who = longest.unwrap_or_else(|| timeline.now(self.play.playhead()));
         Some(format!(
-            "Step {} takes {} (REPLAYED), ranks wait {waiting:.1} %. {now}",
+            "Step {} takes {} (REPLAYED), ranks wait {waiting:.1} %. {who}",
             step.number() + 1,
-            step.timeline.duration(step.timeline.end()),
+            timeline.duration(timeline.end()),
         ))
     }
 }

@@ -390,7 +390,9 @@ fn waiting(board: &mut Board<'_>, area: Area, shared: &Shared<'_>) {
         State::Starting(progress) => (format!("{progress} …"), progress.fraction()),
         State::Failed(why) => (why.to_string(), None),
         State::Held => ("Paused before the first step. Space starts.".into(), None),
-        _ => ("The first step runs. It is shown here when it has ended.".into(), None),
+        _ => {
+            ("The first steps run. One is shown here as soon as the caches are warm.".into(), None)
+        }
     };
     let middle = area.shrunk(look.gap(4), (area.height - look.gap(16)) / 2.0);
     let (line, below) = middle.cut_top(look.heading() * 1.6);
@@ -412,6 +414,9 @@ fn read_out(ui: &egui::Ui, response: &Response, layout: &Layout, seen: &Seen<'_>
         node.set_role(Role::List);
         node.set_label(seen.name);
         node.set_value(now);
+        if let Some(longest) = timeline.longest_wait() {
+            node.set_description(longest);
+        }
     });
     if list.is_none() {
         return;

@@ -112,7 +112,9 @@ fn keys_change_the_look() {
     window.press(NONE, Key::N);
     assert_eq!(window.app().view().scheme, Scheme::Light);
     window.press(NONE, Key::I);
-    assert!(window.explanation().contains("REPLAYED"), "{}", window.explanation());
+    let said = window.explanation();
+    assert!(said.contains("REPLAYED") && said.contains(" waits longest: "), "{said}");
+    assert!(said.chars().count() <= 120, "{said}");
 }
 
 #[test]

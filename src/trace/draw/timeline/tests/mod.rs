@@ -110,6 +110,11 @@ fn explanations_name_the_rank_that_is_waited_for() {
         "Rank 0 waits 24.0 ms for B0 from rank 1 (pipeline), which is computing B0."
     );
     assert_eq!(at(1, 16), "Rank 1 is done; the step ends 24.0 ms later.");
+    // The end of the step is as long, and no wait for anybody.
+    assert_eq!(
+        timeline.longest_wait().unwrap(),
+        "Rank 0 waits longest: 24.0 ms for B0 from rank 1 (pipeline)."
+    );
     assert_eq!(at(0, 17), "Rank 0 shares weights (AG): 12.0 ms.");
     assert_eq!(timeline.now(Nanos(30_000_000)), at(0, 2));
     assert_eq!(timeline.now(Nanos(13_000_000)), "All 2 ranks work: F1 on 1, F0 on 1.");
