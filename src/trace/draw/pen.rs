@@ -158,9 +158,13 @@ pub(super) fn unit(largest: Bytes) -> (&'static str, u64) {
     }
 }
 
-/// A size in that unit, with one digit behind the point.
+/// A size in that unit, with one digit behind the point
+/// (a little beside much is in a unit of its own: 0.0 would say that it is nothing).
 pub(super) fn sized(bytes: Bytes, unit: (&str, u64)) -> String {
-    format!("{} {}", number(bytes, unit), unit.0)
+    match 20 * bytes.0 < unit.1 {
+        true => bytes.to_string(),
+        false => format!("{} {}", number(bytes, unit), unit.0),
+    }
 }
 
 /// The same without the name of the unit, which stands nearby.
@@ -209,6 +213,8 @@ mod tests {
     fn sizes_share_a_unit() {
         assert_eq!(sized(Bytes(524_288), unit(Bytes(3 << 20))), "0.5 MiB");
         assert_eq!(sized(Bytes(2048), unit(Bytes(2048))), "2.0 KiB");
+        assert_eq!(sized(Bytes(4096), unit(Bytes(3 << 20))), "4.0 KiB");
+        assert_eq!(sized(Bytes(0), unit(Bytes(3 << 20))), "0 B");
         assert_eq!(sized(Bytes(12), unit(Bytes(12))), "12 B");
     }
 }

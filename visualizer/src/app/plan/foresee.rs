@@ -69,19 +69,22 @@ impl Foreseen {
     }
 }
 
+/// Why there is no step of a cut; what is wrong with it is said at its controls.
+const NO_CUT: &str = "This cut does not fit or makes no sense: see what is red";
+
 pub(super) fn foresee(question: Question) -> Answer {
     let Question { wish, scenario } = question;
     let outcome = foreseen(&wish);
     let here = match wish.layout() {
         Some(_) if wish.context > 1 => Err("Ranks that share sequences are only predicted".into()),
         Some(layout) => here(&layout, &scenario),
-        None => Err("This cut cannot be".into()),
+        None => Err(NO_CUT.into()),
     };
     Answer { wish, outcome, here }
 }
 
 fn foreseen(wish: &Wish) -> Result<Foreseen, String> {
-    let (workload, cluster) = wish.workload().ok_or("This cut cannot be")?;
+    let (workload, cluster) = wish.workload().ok_or(NO_CUT)?;
     let predicted = predict(&workload, &cluster, &wish.conditions());
     let predicted = predicted.map_err(|error| error.to_string())?;
     let rows = u64::from(wish.batch) * u64::from(wish.seq);

@@ -152,6 +152,8 @@ impl Pareto {
         if front.is_empty() {
             return Vec::new();
         }
+        let (names, body) = body.cut_top((look.small() * 1.5).ceil());
+        legend(board, names, now.is_some());
         let field = Field::of(body, front, now, board);
         field.axes(board, usable);
         let points: Vec<Point> =
@@ -184,11 +186,39 @@ impl Pareto {
         let all = grouped(counts.enumerated);
         match found.front.len() {
             0 => format!("None of {all} layouts fits into these GPUs."),
-            best => format!(
-                "{best} of {all} layouts are best in time or memory. Press one to plan it; what is \
-                 planned now has another colour."
-            ),
+            best => {
+                format!("{best} of {all} layouts are best in time or memory. Press one to plan it.")
+            }
         }
+    }
+}
+
+/// What the axes and the dots are, as far as there is room.
+fn legend(board: &mut Board<'_>, area: Area, is_planned: bool) {
+    let look = board.look();
+    let faint = Style::sized(look.small()).ink(look.theme.faint);
+    let dot = |fill| Some((look.gap(1), fill));
+    let parts = [
+        (None, "up: memory of a GPU"),
+        (None, "right: time of a step"),
+        (dot(look.theme.ink), "best layouts"),
+        (is_planned.then_some((look.gap(1) + 1.0, look.theme.accent)), "planned now"),
+    ];
+    let shown = if is_planned { 4 } else { 3 };
+    let mut rest = area;
+    for (mark, text) in parts.into_iter().take(shown) {
+        let sign = if mark.is_some() { look.gap(4) } else { 0.0 };
+        let width = board.width(text, look.small()).ceil() + 1.0;
+        if rest.width < sign + width {
+            return;
+        }
+        let (place, right) = rest.cut_left(sign);
+        if let Some((radius, fill)) = mark {
+            board.push(Shape::Dot { at: place.centre(), radius, fill });
+        }
+        let (place, right) = right.cut_left(width);
+        board.write(place, text, faint);
+        rest = right.cut_left(look.gap(4)).1;
     }
 }
 

@@ -245,7 +245,9 @@ impl Wish {
         let is_named = !matches!(self.layout.schedule, ScheduleName::File(_));
         match known && small && large && factors && (0.0..=1.0).contains(&self.jitter) && is_named {
             true => Ok(()),
-            false => Err("a model, cluster or number of this wish cannot be".into()),
+            false => {
+                Err("a model, cluster or number of this wish is unknown or out of range".into())
+            }
         }
     }
 
