@@ -119,7 +119,7 @@ fn record(args: &Args, path: &Path) -> Result<(), Refusal> {
 fn trained(args: &Args) -> Result<Run, Refusal> {
     let asked = args.opened().map_err(Refusal::usage)?;
     let (saved, notes) = asked.unwrap_or_else(|| (Saved::new(presets::quickstart()), Vec::new()));
-    notes.iter().for_each(|note| output::progress(note));
+    notes.iter().for_each(output::progress);
     let Saved { scenario, view } = saved;
     let mut view = view.unwrap_or_else(|| View::new(Scheme::Light, Distance::Desk));
     if let Some(theme) = args.theme {

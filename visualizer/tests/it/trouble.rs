@@ -120,7 +120,8 @@ fn without_a_display_the_program_says_what_else_can_be_done() {
     assert_eq!(code, Some(3), "{text}");
     assert!(
         text.starts_with(
-            "No display found (DISPLAY and WAYLAND_DISPLAY are unset), so no window can open."
+            "error: No display found (DISPLAY and WAYLAND_DISPLAY are unset), so no window can \
+             open."
         ),
         "{text}"
     );
