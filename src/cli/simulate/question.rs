@@ -102,7 +102,7 @@ fn split(args: &SimulateArgs) -> Result<(Split, StepBatch, Option<Schedule>), Co
     let full = if size(flags.pp) > 1 { 4 * size(flags.pp) } else { 1 };
     let count = flags.microbatches.unwrap_or(full);
     let all = u64::from(size(flags.dp)) * u64::from(count) * u64::from(rows);
-    let fill = u32::try_from(all).map_err(|_| {
+    let fill = u32::try_from(all).ok().ok_or_else(|| {
         let why = format!("{} rows are more than anybody trains on", grouped(all));
         ConfigError::value("batch", why, "Use fewer microbatches or smaller ones")
     });
