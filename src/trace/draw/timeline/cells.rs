@@ -238,7 +238,7 @@ impl<'p, 'a> Painter<'p, 'a> {
         let layer = line.and_then(|line| line.origin.layer);
         match (self.layout.level, layer) {
             // Two styles of label do not tell three stages apart.
-            (Level::Pass, _) => match block.stage.filter(|_| timeline.has_many_chunks()) {
+            (Level::Pass, _) => match block.stage.filter(|_| timeline.has_many_chunks) {
                 Some(stage) => vec![format!("{short} s{stage}"), short],
                 None => vec![short],
             },

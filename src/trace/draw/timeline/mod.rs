@@ -50,6 +50,8 @@ pub struct Timeline {
     end: Nanos,
     /// Index = rank.
     rows: Vec<RankRow>,
+    /// Whether a position runs more than two stages.
+    has_many_chunks: bool,
     /// Halves of messages, `[rank][half]`, ascending by instruction.
     halves: Vec<Vec<Half>>,
     /// Ranks from top to bottom: by pipeline position, then data, then tensor.
@@ -93,6 +95,8 @@ impl Timeline {
             let at = mesh.coord(rank);
             (at.pp, at.dp, at.tp)
         });
+        let stages = rows.iter().flat_map(|row| &row.blocks).filter_map(|block| block.stage);
+        let has_many_chunks = stages.max().is_some_and(|last| last >= 2 * mesh.pp);
         let halves = halves(&plan, order);
         let microbatches = stops::microbatches(&rows);
         let (end, memory) = (trace.end(), memory.to_vec());
@@ -101,6 +105,7 @@ impl Timeline {
             trace,
             end,
             rows,
+            has_many_chunks,
             halves,
             top_down,
             memory,
@@ -214,12 +219,6 @@ impl Timeline {
     /// Whether a position runs more than one stage.
     fn has_chunks(&self) -> bool {
         self.rows.iter().any(|row| row.has_chunks)
-    }
-
-    /// Whether a position runs more than two stages.
-    fn has_many_chunks(&self) -> bool {
-        let stages = self.rows.iter().flat_map(|row| &row.blocks).filter_map(|block| block.stage);
-        stages.max().is_some_and(|last| last >= 2 * self.plan.mesh.pp)
     }
 
     /// When an instruction ran.
