@@ -7,23 +7,24 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::args::BenchArgs;
+use super::clocks::devices;
 use super::doctor::device_and_why;
 use super::output;
-use super::report::{DeviceEntry, device_entries, layout_json};
+use super::report::{DeviceEntry, StepEntry, device_entries, layout_json, median_seconds};
 use super::run::open;
 use super::settings::Settings;
-use super::text::step_time;
+use super::text::{step_time, titled};
 use super::verify::layout_words;
 use super::{Failure, Outcome};
 use crate::config::workload::{Precision, Transformer};
 use crate::config::{Cluster, Recompute, Scenario, ScheduleName, ZeroStage};
 use crate::exec::calibrate::Limits;
-use crate::exec::{Clock, DeviceKind, cores};
+use crate::exec::{Clock, cores};
 use crate::predict::{Conditions, predict};
 use crate::search::{Cut, Space};
+use crate::trace::Badge;
 use crate::trace::rates::{Kind, Rates, Work};
-use crate::trace::{Badge, Trace};
-use crate::train::{Options, Session, TrainError};
+use crate::train::{Options, Session, StepReport, TrainError};
 use crate::units::{Nanos, grouped};
 
 /// Steps that are measured if nobody says how many.
@@ -132,14 +133,8 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Failure> {
     Ok(Outcome::Success)
 }
 
-/// A measured step.
-struct Step {
-    seconds: f64,
-    trace: std::sync::Arc<Trace>,
-}
-
 /// Trains after a step that warms caches up; nothing if that is interrupted.
-fn train(session: &mut Session, steps: u64) -> Result<Option<Vec<Step>>, Failure> {
+fn train(session: &mut Session, steps: u64) -> Result<Option<Vec<StepReport>>, Failure> {
     output::progress(format_args!("training {} steps …", steps + 1));
     let mut measured = Vec::new();
     for index in 0..=steps {
@@ -148,7 +143,7 @@ fn train(session: &mut Session, steps: u64) -> Result<Option<Vec<Step>>, Failure
         }
         let report = session.step()?;
         if index > 0 {
-            measured.push(Step { seconds: report.seconds, trace: report.trace });
+            measured.push(report);
         }
     }
     Ok(Some(measured))
@@ -156,19 +151,10 @@ fn train(session: &mut Session, steps: u64) -> Result<Option<Vec<Step>>, Failure
 
 impl LimitsEntry {
     fn of(session: &Session, limits: Limits, threads: usize) -> Self {
-        let devices = session.devices();
-        let ranks: Vec<usize> =
-            session.plan().mesh.ranks().map(|rank| session.device_of(rank)).collect();
-        let mut used = ranks.clone();
-        used.sort_unstable();
-        used.dedup();
         // One rank alone has all workers help with its products: that is one place.
-        let places = used.iter().map(|device| {
-            let on_host = ranks.iter().zip(&devices);
-            let of = on_host.filter(|(rank_device, _)| *rank_device == device);
-            let is_host = of.clone().any(|(_, info)| info.kind == DeviceKind::Host);
-            if is_host { threads.min(of.count()) } else { 1 }
-        });
+        let places = devices(session, threads as u32)
+            .into_iter()
+            .map(|device| device.ranks.len().min(device.places as usize));
         Self {
             places: places.sum(),
             product_side: limits.side,
@@ -180,7 +166,7 @@ impl LimitsEntry {
 }
 
 /// What a mean step consists of.
-fn work(session: &Session, steps: &[Step], limits: &LimitsEntry) -> Vec<WorkEntry> {
+fn work(session: &Session, steps: &[StepReport], limits: &LimitsEntry) -> Vec<WorkEntry> {
     let count = steps.len() as f64;
     let rates = Rates::of(session.plan(), steps.iter().map(|step| step.trace.as_ref()));
     let entry = |(kind, work): (Kind, Work)| WorkEntry {
@@ -197,10 +183,9 @@ fn work(session: &Session, steps: &[Step], limits: &LimitsEntry) -> Vec<WorkEntr
 }
 
 impl TrainingEntry {
-    fn of(session: &Session, steps: &[Step], limits: &LimitsEntry) -> Self {
-        let mut seconds: Vec<f64> = steps.iter().map(|step| step.seconds).collect();
-        seconds.sort_by(f64::total_cmp);
-        let step_seconds = seconds[seconds.len() / 2];
+    fn of(session: &Session, steps: &[StepReport], limits: &LimitsEntry) -> Self {
+        let entries: Vec<StepEntry> = steps.iter().map(StepEntry::from).collect();
+        let step_seconds = median_seconds(&entries).expect("one step at least is trained");
         let training = &session.scenario().training;
         let tokens = f64::from(training.batch) * f64::from(training.seq);
         let gflops = session.ledger().flops().0 as f64 / step_seconds * 1e-9;
@@ -258,6 +243,7 @@ impl Answer {
         let mut lines = vec![format!("{name}: {}", layout_words(&scenario.layout))];
         lines.push(format!("on {}", self.ran_on));
         lines.push(String::new());
+        let titled = |heading: &str| titled(heading, Badge::Measured);
         lines.push(titled(&match limits.places {
             1 => "At the most".into(),
             places => format!("At the most, each of {places} that work at once"),
@@ -331,9 +317,4 @@ impl Answer {
         }
         lines
     }
-}
-
-/// A heading with its badge on the right.
-fn titled(heading: &str) -> String {
-    format!("{heading:<68}{:>10}", Badge::Measured.word())
 }

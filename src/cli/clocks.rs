@@ -14,6 +14,7 @@ use crate::trace::bubble::{Bubble, bubble};
 use crate::trace::critical_path::{CriticalPath, PartKind};
 use crate::trace::idle::{Messages, Reason, StepTime};
 use crate::trace::occupancy::{Device, Limit, Occupancy};
+use crate::train::Session;
 use crate::units::Nanos;
 
 /// Shares below this are not worth a word.
@@ -51,7 +52,7 @@ impl Clocks {
             time: StepTime::of(plan, order, &replayed),
             path: CriticalPath::of(plan, order, &replayed),
             ladder: session.ladder(),
-            occupancy: Occupancy::of(plan, order, measured, &devices(run)),
+            occupancy: Occupancy::of(plan, order, measured, &devices(session, run.cores)),
             replayed,
         })
     }
@@ -161,12 +162,11 @@ pub(super) fn idle_words(time: &StepTime, weights: &[u32]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The devices of a run with their ranks.
-fn devices(run: &Run) -> Vec<Device> {
-    let session = &run.session;
+/// The devices of a session with their ranks; the host has as many places as `cores`.
+pub(super) fn devices(session: &Session, cores: u32) -> Vec<Device> {
     let mut devices: BTreeMap<usize, Device> = BTreeMap::new();
     for (rank, info) in session.plan().mesh.ranks().zip(session.devices()) {
-        let places = if info.kind == DeviceKind::Host { run.cores } else { 1 };
+        let places = if info.kind == DeviceKind::Host { cores } else { 1 };
         let empty = Device { ranks: Vec::new(), places };
         devices.entry(session.device_of(rank)).or_insert(empty).ranks.push(rank);
     }

@@ -58,7 +58,7 @@ pub fn run(args: &GenerateArgs) -> Result<Outcome, Failure> {
     let prompt = if args.prompt.is_empty() { "\n" } else { args.prompt.as_str() };
     let mut tokens: Vec<u32> = prompt.bytes().map(u32::from).collect();
     let given = tokens.len();
-    let mut written = Written::default();
+    let (mut written, mut whole) = (Written::default(), String::new());
     if !args.json {
         output::print(prompt.trim_start_matches('\n'))?;
     }
@@ -73,16 +73,14 @@ pub fn run(args: &GenerateArgs) -> Result<Outcome, Failure> {
         if !args.json {
             output::print(&text)?;
         }
+        whole += &text;
     }
     let seconds = Nanos(clock.now()).as_secs();
     let drawn = tokens.split_off(given);
     if args.json {
-        let mut text = Written::default();
-        let mut whole: String = drawn.iter().map(|token| text.take(*token as u8)).collect();
-        whole += &text.rest();
         output::print_json(&Answer {
             prompt: args.prompt.clone(),
-            text: whole,
+            text: whole + &written.rest(),
             tokens: drawn,
             trained_steps: state.step,
             seconds,

@@ -13,6 +13,7 @@ use super::output;
 use super::picture;
 use super::report::{self, BytesEntry, MemoryEntry};
 use super::settings::Settings;
+use super::text::titled;
 use super::timetable;
 use super::verify::layout_words;
 use super::{Failure, Outcome};
@@ -324,11 +325,6 @@ impl Answer {
         }
         lines
     }
-}
-
-/// A heading with its badge on the right.
-fn titled(heading: &str, badge: Badge) -> String {
-    format!("{heading:<68}{:>10}", badge.word())
 }
 
 /// The tensors of a pipeline position in a few words: `embedding, layers 0–1`.

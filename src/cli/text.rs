@@ -3,6 +3,7 @@
 //! A [`Line`] is built from left to right in columns and rendered once. It never becomes wider than
 //! its terminal, with or without colour.
 
+use crate::trace::Badge;
 use crate::trace::draw::Work;
 
 /// What the terminal can show.
@@ -235,6 +236,11 @@ pub fn in_charset(text: &str, charset: Charset) -> String {
         }
     }
     plain
+}
+
+/// A heading with its badge on the right.
+pub(super) fn titled(heading: &str, badge: Badge) -> String {
+    format!("{heading:<68}{:>10}", badge.word())
 }
 
 /// A large number in words: `950`, `12.3 K`, `0.8 M`.

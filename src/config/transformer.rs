@@ -22,6 +22,24 @@ const PRESETS: [(&str, &str); 9] = [
     ("llama-3-405b", include_str!("../../assets/models/llama-3-405b.toml")),
 ];
 
+#[cfg(test)]
+impl Transformer {
+    /// A narrow model of so many layers, for tests that draw steps: tp 1, 2 and 4 cut its key heads.
+    pub(crate) const fn drawn(layers: u64) -> Self {
+        Self {
+            layers,
+            hidden: 1024,
+            heads: 8,
+            kv_heads: 4,
+            head_dim: 128,
+            ffn: 4096,
+            vocab: 32_000,
+            gated: true,
+            tied: false,
+        }
+    }
+}
+
 impl Transformer {
     /// The names of the presets, in the order in which help lists them; those of models that are
     /// trained here are known too.

@@ -169,17 +169,7 @@ mod tests {
 
     fn workload(split: Split, layers: u64, microbatches: u32) -> Workload {
         Workload {
-            model: Transformer {
-                layers,
-                hidden: 1024,
-                heads: 8,
-                kv_heads: 4,
-                head_dim: 128,
-                ffn: 4096,
-                vocab: 32_000,
-                gated: true,
-                tied: false,
-            },
+            model: Transformer::drawn(layers),
             split,
             batch: StepBatch { seq: 2048, rows: 1, microbatches },
             recomputed: Recomputed::Nothing,

@@ -39,9 +39,20 @@ pub(crate) fn step_seconds(
     places: &Places,
     pricer: Pricer<'_>,
 ) -> f64 {
+    noting(workload, table, places, pricer, &mut ()).1
+}
+
+/// When its schedule ends, and the seconds of the step; `notes` hears what is done.
+fn noting(
+    workload: &Workload,
+    table: &Schedule,
+    places: &Places,
+    pricer: Pricer<'_>,
+    notes: &mut impl Notes,
+) -> (Nanos, f64) {
     let prices = Prices::of(workload, places, table, pricer);
-    let end = run::end(&prices, places, table, &mut ());
-    with_overheads(end.as_secs(), workload, pricer.constants)
+    let end = run::end(&prices, places, table, notes);
+    (end, with_overheads(end.as_secs(), workload, pricer.constants))
 }
 
 /// Where these seconds go.
@@ -54,10 +65,8 @@ pub(crate) fn step_parts(
     places: &Places,
     pricer: Pricer<'_>,
 ) -> StepParts {
-    let prices = Prices::of(workload, places, table, pricer);
     let mut noted = Noted::new(places);
-    let end = run::end(&prices, places, table, &mut noted);
-    let step_seconds = with_overheads(end.as_secs(), workload, pricer.constants);
+    let (end, step_seconds) = noting(workload, table, places, pricer, &mut noted);
     StepParts::of_done(noted.0.into_iter().flatten(), end, step_seconds)
 }
 

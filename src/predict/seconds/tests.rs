@@ -62,17 +62,7 @@ prop_compose! {
             slow_ranks: slow_ranks.into_iter().collect(),
             slow_links: slow_links.into_iter().collect(),
         };
-        let model = Transformer {
-            layers,
-            hidden: 1024,
-            heads: 8,
-            kv_heads: 4,
-            head_dim: 128,
-            ffn: 4096,
-            vocab: 32_000,
-            gated: true,
-            tied: false,
-        };
+        let model = Transformer::drawn(layers);
         let software = Software {
             rope: Some(Fusion::Eager),
             overlap_gradients: gradients,
