@@ -863,6 +863,11 @@ fn a_bench_counts_the_plan_and_holds_what_it_measures_against_the_limits() {
     for words in ["At the most", "matmul_nn", "message, tensor", "tokens/s", "instructions/s"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
+    // Where characters are bytes, as everywhere.
+    let folder = folder();
+    let mut plain = shardlab("bench tiny.toml --steps 1 --device cpu");
+    let plain = plain.env("LC_ALL", "C").current_dir(folder.path()).output().unwrap();
+    assert!(plain.status.success() && plain.stdout.is_ascii(), "{}", text(&plain.stdout));
 }
 
 #[test]

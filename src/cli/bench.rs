@@ -13,7 +13,7 @@ use super::output;
 use super::report::{DeviceEntry, StepEntry, device_entries, layout_json, median_seconds};
 use super::run::open;
 use super::settings::Settings;
-use super::text::{step_time, titled};
+use super::text::{in_charset, step_time, titled};
 use super::verify::layout_words;
 use super::{Failure, Outcome};
 use crate::config::workload::{Precision, Transformer};
@@ -128,7 +128,8 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Failure> {
     if args.json {
         output::print_json(&answer)?;
     } else {
-        output::print(&answer.text(session.scenario()))?;
+        let text = answer.text(session.scenario());
+        output::print(&in_charset(&text, output::terminal().charset))?;
     }
     Ok(Outcome::Success)
 }

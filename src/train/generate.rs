@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::TrainError;
+use super::session::writing;
 use crate::checkpoint::Tensors;
 use crate::checkpoint::pieces;
 use crate::config::{Layout, Model, Training};
@@ -49,16 +50,8 @@ impl Generator {
         let logits = logits_of(&plan).expect("the last stage makes logits");
         let mut executor = Executor::on_host(1, ExecOptions::default());
         let id = executor.load(Arc::clone(&plan))?;
-        let mut failed = None;
-        pieces::scatter(&plan, Held::Weight, weights, &mut |view, values| {
-            if let Err(error) = executor.write(id, view, values) {
-                failed.get_or_insert(error);
-            }
-        })?;
-        match failed {
-            Some(error) => Err(error.into()),
-            None => Ok(Self { executor, plan: id, logits, context, vocab: model.vocab_size }),
-        }
+        writing(&mut executor, id, |write| pieces::scatter(&plan, Held::Weight, weights, write))??;
+        Ok(Self { executor, plan: id, logits, context, vocab: model.vocab_size })
     }
 
     /// Logits of the token that follows; of more tokens than the context only the last ones count.

@@ -510,15 +510,25 @@ impl Session {
         &mut self,
         act: impl FnOnce(&Plan, &mut dyn FnMut(View, &[f32])) -> T,
     ) -> Result<T, TrainError> {
-        let (executor, id) = (&mut self.executor, self.train);
-        let mut failed = None;
-        let done = act(&self.plan, &mut |view, values| {
-            if let Err(error) = executor.write(id, view, values) {
-                failed.get_or_insert(error);
-            }
-        });
-        failed.map_or(Ok(done), |error| Err(error.into()))
+        let plan = Arc::clone(&self.plan);
+        writing(&mut self.executor, self.train, |write| act(&plan, write))
     }
+}
+
+/// Calls `act` with a way to write views of a loaded Plan; the first error of a device ends up as
+/// the result.
+pub(super) fn writing<T>(
+    executor: &mut Executor,
+    id: PlanId,
+    act: impl FnOnce(&mut dyn FnMut(View, &[f32])) -> T,
+) -> Result<T, TrainError> {
+    let mut failed = None;
+    let done = act(&mut |view, values| {
+        if let Err(error) = executor.write(id, view, values) {
+            failed.get_or_insert(error);
+        }
+    });
+    failed.map_or(Ok(done), |error| Err(error.into()))
 }
 
 /// What the host brings to a step.
