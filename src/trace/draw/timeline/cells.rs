@@ -12,7 +12,6 @@ use crate::trace::Span;
 use crate::trace::cause::{self, Cause};
 use crate::trace::draw::scene::{Align, Area, Face, Shape, Sketch, Text, line_height};
 use crate::trace::draw::theme::{Paint, Theme};
-use crate::trace::draw::timeline::row::work_of;
 use crate::trace::draw::{Block, Work, label};
 use crate::units::Nanos;
 
@@ -150,35 +149,24 @@ impl<'p, 'a> Painter<'p, 'a> {
 
     /// Waits in a block as notches at its bottom, forward that is run again as a strip at its top.
     fn insides(&mut self, rank: Rank, row: &RowBox, part: &Part) {
-        let pieces = &self.timeline.row(rank).pieces;
         let high = (row.blocks.height * NOTCH).max(2.0);
         let notches = row.blocks.cut_bottom(high).0;
         let strips = row.blocks.cut_top(high).0;
-        let again = part.work.is_some_and(|work| work != Work::Recompute);
-        let mut index = part.pieces.start;
-        let mut start = part.span.start;
-        while index < part.pieces.end {
-            let piece = &pieces[index];
-            let work = work_of(piece);
-            let strip = match work {
-                None => Some(notches),
-                Some(Work::Recompute) if again => Some(strips),
-                Some(_) => None,
-            };
-            let place = strip.and_then(|band| self.visible(band, Span { start, end: piece.end }));
-            if let Some(area) = place {
+        let mut seen = Nanos(0);
+        for (work, span) in self.timeline.row(rank).insides(part) {
+            // What ends within the same half point is seen as one.
+            if span.end <= seen {
+                continue;
+            }
+            seen = self.layout.time_at(self.layout.x_at(span.end) + 0.5);
+            let band = if work.is_none() { notches } else { strips };
+            if let Some(area) = self.visible(band, span) {
                 let fill = self.roles.paint(work).fill;
                 self.sketch.fill(area, fill);
                 if work.is_none() {
                     self.roles.note_notch(part.work);
                 }
             }
-            // What ends within the same half point is seen as one.
-            let x = self.layout.x_at(piece.end);
-            let next = self.layout.time_at(x + 0.5);
-            let skipped = pieces[index + 1..part.pieces.end].partition_point(|p| p.end <= next);
-            index += 1 + skipped;
-            start = pieces[index - 1].end;
         }
     }
 
@@ -265,9 +253,12 @@ impl<'p, 'a> Painter<'p, 'a> {
     /// Whether a block belongs to an odd one of several stages of its rank.
     fn is_second_chunk(&self, part: &Part, rank: Rank) -> bool {
         let row = self.timeline.row(rank);
+        if !row.has_chunks || part.work.is_none() {
+            return false;
+        }
         let positions = self.timeline.plan().mesh.pp;
         let stage = row.blocks[row.block_of(part.pieces.start)].stage;
-        row.has_chunks && part.work.is_some() && stage.is_some_and(|s| s / positions % 2 == 1)
+        stage.is_some_and(|stage| stage / positions % 2 == 1)
     }
 
     /// Work of other lanes, in the colour of its kind.

@@ -27,6 +27,9 @@ pub(super) struct RankRow {
     /// Level 2: where each group of pieces ends.
     layers: Vec<u32>,
     pub(super) pieces: Vec<Piece>,
+    /// Pieces that are not what their block does, but are seen in it: waits, and forward that is run
+    /// again.
+    marks: Vec<u32>,
     pub(super) beside: Vec<Beside>,
     /// Time of each kind before every 32nd piece.
     sums: Vec<[u64; KINDS]>,
@@ -61,18 +64,24 @@ impl RankRow {
             let instr = piece.instr.filter(|_| work_of(piece).is_some())?;
             plan.programs[rank.index()].instrs[instr as usize].origin.layer
         };
-        let mut layers = Vec::new();
+        let (mut layers, mut marks) = (Vec::new(), Vec::new());
         let mut start = 0;
-        for &cut in &cuts {
+        for (block, &cut) in blocks.iter().zip(&cuts) {
+            let inside = |piece: &u32| match work_of(&pieces[*piece as usize]) {
+                None => block.work().is_some(),
+                Some(work) => work == Work::Recompute && block.work() != Some(work),
+            };
+            marks.extend((start as u32..cut).filter(inside));
             group(&pieces[start..cut as usize], layer, |end| layers.push(start as u32 + end));
             start = cut as usize;
         }
         layers.shrink_to_fit();
+        marks.shrink_to_fit();
         let mut stages = blocks.iter().filter_map(|block| block.stage);
         let first = stages.next();
         let has_chunks = stages.any(|stage| Some(stage) != first);
         let sums = sums(&pieces);
-        Self { blocks, cuts, layers, pieces, beside, sums, has_chunks }
+        Self { blocks, cuts, layers, pieces, marks, beside, sums, has_chunks }
     }
 
     /// How many cells there are at a level.
@@ -100,7 +109,21 @@ impl RankRow {
             // A group of work begins with work.
             Level::Layer | Level::Instr => work_of(&self.pieces[pieces.start]),
         };
-        Part { span: self.span(&pieces), work, pieces }
+        let start = index.checked_sub(1).map_or(Nanos(0), |before| self.end(level, before));
+        Part { span: Span { start, end: self.end(level, index) }, work, pieces }
+    }
+
+    /// Waits in a cell, and forward that is run again in a block that does something else as well:
+    /// their work and time.
+    pub(super) fn insides(&self, cell: &Part) -> impl Iterator<Item = (Option<Work>, Span)> {
+        let first = self.marks.partition_point(|&mark| (mark as usize) < cell.pieces.start);
+        let marks = self.marks[first..].iter().map(|&mark| mark as usize);
+        let (end, work) = (cell.pieces.end, cell.work);
+        let inside = marks.take_while(move |&mark| mark < end).map(|mark| {
+            let span = Span { start: self.start(mark), end: self.pieces[mark].end };
+            (work_of(&self.pieces[mark]), span)
+        });
+        inside.filter(move |(inside, _)| *inside != work)
     }
 
     /// When pieces begin and end.
