@@ -206,12 +206,28 @@ impl RankLedger {
     }
 }
 
-/// What is live at every instruction of a rank, in program order: persistent buffers, inputs and
-/// outputs all the time, a buffer of the step from its first to its last access.
-pub fn live(plan: &Plan, rank: Rank) -> Vec<ByRole> {
+/// What is live at every instruction, `[rank][instruction]` in program order: persistent buffers,
+/// inputs and outputs all the time, a buffer of the step from its first to its last access. Bytes by
+/// [`Role::ALL`].
+pub fn live(plan: &Plan) -> Vec<Vec<[u64; Role::ALL.len()]>> {
     let lives = lives(plan);
-    let decls = plan.buffers_of(rank).map(|(id, decl)| (decl, lives[id.0 as usize]));
-    live_of(decls, plan.programs[rank.index()].instrs.len()).1
+    let ranks = decls(plan).into_iter().zip(&plan.programs);
+    let live = |(decls, program): (Vec<(BufferId, &BufferDecl)>, &crate::plan::Program)| {
+        let with_life = decls.iter().map(|(id, decl)| (*decl, lives[id.0 as usize]));
+        live_of(with_life, program.instrs.len()).1.iter().map(ByRole::bytes).collect()
+    };
+    ranks.map(live).collect()
+}
+
+/// The buffers of every rank.
+fn decls(plan: &Plan) -> Vec<Vec<(BufferId, &BufferDecl)>> {
+    let mut decls: Vec<Vec<(BufferId, &BufferDecl)>> = vec![Vec::new(); plan.programs.len()];
+    for (id, decl) in (0..).map(BufferId).zip(&plan.buffers) {
+        if let Some(decls) = decls.get_mut(decl.rank.index()) {
+            decls.push((id, decl));
+        }
+    }
+    decls
 }
 
 /// First and last access of every buffer of a step by its own rank, as instructions.
@@ -273,12 +289,6 @@ fn live_of<'a>(
 /// The memory of every rank.
 fn memory(plan: &Plan) -> Vec<RankMemory> {
     let lives = lives(plan);
-    let mut decls: Vec<Vec<(BufferId, &BufferDecl)>> = vec![Vec::new(); plan.programs.len()];
-    for (id, decl) in (0..).map(BufferId).zip(&plan.buffers) {
-        if let Some(decls) = decls.get_mut(decl.rank.index()) {
-            decls.push((id, decl));
-        }
-    }
     let memory_of = |(decls, program): (Vec<(BufferId, &BufferDecl)>, &crate::plan::Program)| {
         let with_life = decls.iter().map(|(id, decl)| (*decl, lives[id.0 as usize]));
         let (always, live) = live_of(with_life, program.instrs.len());
@@ -296,7 +306,7 @@ fn memory(plan: &Plan) -> Vec<RankMemory> {
         let placed = Arena::ALL.into_iter().map(end).sum();
         RankMemory { at_peak, peak_instr, placed, buffers: decls.len() as u64 }
     };
-    decls.into_iter().zip(&plan.programs).map(memory_of).collect()
+    decls(plan).into_iter().zip(&plan.programs).map(memory_of).collect()
 }
 
 #[cfg(test)]
@@ -376,7 +386,7 @@ mod tests {
         // 100 floats, then four buffers of the step at multiples of 256 bytes.
         assert_eq!(memory.placed, Bytes(400 + 3 * 256 + 4000));
         assert_eq!(memory.buffers, 5);
-        let live: Vec<u64> = live(&sample.plan, Rank(0)).iter().map(|at| at.total().0).collect();
+        let live: Vec<u64> = live(&sample.plan)[0].iter().map(|at| at.iter().sum()).collect();
         assert_eq!(live, [110 * 4, 140 * 4, 110 * 4, 120 * 4]);
     }
 

@@ -146,6 +146,28 @@ impl fmt::Display for Nanos {
     }
 }
 
+impl FromStr for Nanos {
+    type Err = String;
+
+    /// Reads `12ms`, `1.5 s`, `800us`, `40ns`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let size = match unit.trim() {
+            "ns" => 1.0,
+            "us" | "µs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "" => return Err("say the unit as well, as in 12ms: ns, us, ms or s".into()),
+            _ => return Err(format!("`{unit}` is no unit of time: use ns, us, ms or s")),
+        };
+        match number.parse::<f64>() {
+            Ok(number) => Ok(Self((number * size).round() as u64)),
+            Err(_) => Err("give a number and a unit, as in 12ms or 1.5s".into()),
+        }
+    }
+}
+
 /// A whole number with its digits in groups of three: `20,100`.
 pub fn grouped(number: impl Into<u64>) -> String {
     let digits = number.into().to_string();
@@ -180,6 +202,17 @@ mod tests {
         }
         for text in ["", "MiB", "5 apples", "-1", "1e9", "99999999999TiB"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_with_their_unit() {
+        let cases = [("12ms", 12_000_000), ("1.5 s", 1_500_000_000), ("0us", 0), ("7µs", 7_000)];
+        for (text, expected) in cases {
+            assert_eq!(text.parse::<Nanos>(), Ok(Nanos(expected)), "{text}");
+        }
+        for text in ["", "ms", "5", "5 apples", "-1ms", "1.2.3s"] {
+            assert!(text.parse::<Nanos>().is_err(), "{text}");
         }
     }
 

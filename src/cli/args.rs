@@ -14,7 +14,7 @@ use crate::config::{
 };
 use crate::mesh::RankOrder;
 use crate::train::DeviceRequest;
-use crate::units::Bytes;
+use crate::units::{Bytes, Nanos};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -238,6 +238,12 @@ pub struct TraceExportArgs {
     /// One line for each instruction instead of each block; kineto always has all of them.
     #[arg(long)]
     pub instructions: bool,
+    /// Leaves out what ends before: a time of the step, as in 12ms.
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<Nanos>,
+    /// Leaves out what begins later.
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<Nanos>,
 }
 
 /// The forms of an exported step.

@@ -102,6 +102,11 @@ impl Span {
     pub fn duration(self) -> Nanos {
         self.end - self.start
     }
+
+    /// Whether they have time in common; an instant lies in what begins with it.
+    pub fn touches(self, other: Self) -> bool {
+        self.start < other.end && (self.end > other.start || self.start == other.start)
+    }
 }
 
 /// How a message got to the other side.

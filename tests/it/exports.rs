@@ -8,10 +8,10 @@ use shardlab::mesh::Rank;
 use shardlab::plan::{Action, Plan, order};
 use shardlab::planner::plan_step;
 use shardlab::sim::{Links, replay};
-use shardlab::trace::Trace;
-use shardlab::trace::export::kineto::{Event, Kineto, Micros};
+use shardlab::trace::export::kineto::{Event, Kineto, Live, Micros, Size};
 use shardlab::trace::export::rows::{Detail, rows};
 use shardlab::trace::export::{Recording, csv, jsonl};
+use shardlab::trace::{Span, Trace};
 use shardlab::units::{Bytes, Nanos};
 
 use crate::layouts::{Draw, draw_spec};
@@ -123,6 +123,111 @@ fn blocks_cover_the_time_of_every_rank_and_carry_the_bytes_of_the_plan() {
             assert_eq!(jsonl::lines(&rows, trace.clock).lines().count(), rows.len());
         }
     }
+}
+
+/// A step's live memory, made up: it changes at every instruction.
+fn memory(plan: &Plan) -> Vec<Vec<Live>> {
+    let counts = plan.programs.iter().map(|program| program.instrs.len() as u64);
+    counts.map(|count| (0..count).map(|at| [at, 1, 2, 3, 4]).collect()).collect()
+}
+
+fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<Size>) -> (Size, String) {
+    let mut bytes = Vec::new();
+    let size = write(&mut bytes).expect("memory takes everything");
+    (size, String::from_utf8(bytes).expect("JSON is text"))
+}
+
+#[test]
+fn a_part_of_a_step_holds_what_runs_in_it_and_whole_messages() {
+    for seed in 0..40 {
+        let (plan, trace) = step(seed);
+        let memory = memory(&plan);
+        let end = trace.end().0;
+        let window = Span { start: Nanos(end / 3), end: Nanos(end / 2) };
+        let kineto = || Kineto::new(&plan, &trace, &[], &memory);
+        let (whole, part) = (kineto(), kineto().within(window));
+        for rank in plan.mesh.ranks() {
+            let slices = |kineto: &Kineto<'_>| -> Vec<Event> {
+                let events = kineto.events(rank).into_iter();
+                events
+                    .filter(|event| event.ph == "X" && event.cat != Some("user_annotation"))
+                    .collect()
+            };
+            let runs = |event: &Event| {
+                let (Micros(start), Micros(length)) = (event.ts, event.dur.unwrap());
+                start < window.end && (start + length > window.start || start == window.start)
+            };
+            let expected: Vec<Event> = slices(&whole).into_iter().filter(runs).collect();
+            assert_eq!(slices(&part), expected, "seed {seed}, rank {rank}");
+            let counters: Vec<Event> =
+                part.events(rank).into_iter().filter(|event| event.ph == "C").collect();
+            assert!(counters.is_sorted_by_key(|event| event.ts), "seed {seed}, rank {rank}");
+            let inside = |event: &Event| window.start <= event.ts.0 && event.ts.0 < window.end;
+            assert!(counters.iter().all(inside), "seed {seed}, rank {rank}");
+        }
+        // Both ends of a flow, or none, and the mark of the step around all slices.
+        let all: Vec<Event> = plan.mesh.ranks().flat_map(|rank| part.events(rank)).collect();
+        let mut flows: BTreeMap<u64, u32> = BTreeMap::new();
+        all.iter().filter_map(|event| event.id).for_each(|id| *flows.entry(id).or_default() += 1);
+        assert!(flows.values().all(|&ends| ends == 2), "seed {seed}");
+        let mark = all.iter().find(|event| event.cat == Some("user_annotation")).unwrap();
+        let mark = (mark.ts.0, mark.ts.0 + mark.dur.unwrap().0);
+        for event in all.iter().filter(|event| event.ph == "X") {
+            let (start, length) = (event.ts.0, event.dur.unwrap().0);
+            assert!(mark.0 <= start && start + length <= mark.1, "seed {seed}: {event:?}");
+        }
+    }
+}
+
+#[test]
+fn the_size_of_a_trace_is_known_before_it_is_written() {
+    for seed in 0..40 {
+        let (plan, trace) = step(seed);
+        let memory = memory(&plan);
+        let end = trace.end().0;
+        for window in [None, Some(Span { start: Nanos(end / 4), end: Nanos(end / 2) })] {
+            let kineto = Kineto::new(&plan, &trace, &[], &memory);
+            let kineto = match window {
+                Some(window) => kineto.within(window),
+                None => kineto,
+            };
+            let (size, text) = written(|out| kineto.write_all(out));
+            assert_eq!(size.bytes, Bytes(text.len() as u64));
+            let json: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+            assert_eq!(json["traceEvents"].as_array().map(Vec::len), Some(size.events as usize));
+            let about = kineto.estimate();
+            let near = |about: u64, exact: u64| about.abs_diff(exact) * 10 <= exact;
+            let is_near = near(about.events, size.events) && near(about.bytes.0, size.bytes.0);
+            assert!(is_near, "seed {seed}: {about}, it is {size}");
+        }
+    }
+}
+
+/// As many events as make the viewers of the field stay blank, in one file.
+#[test]
+fn two_million_events_are_estimated_and_a_part_of_them_is_small() {
+    let (mut plan, mut trace) = step(3);
+    let long = trace.end();
+    let (program, spans) = (plan.programs[0].instrs.clone(), trace.spans[0].clone());
+    let times = 2_000_000 / program.len() as u64;
+    let launches = |index: &usize| {
+        !matches!(program[*index].action, Action::Send { .. } | Action::Recv { .. })
+    };
+    let kept: Vec<usize> = (0..program.len()).filter(launches).collect();
+    plan.programs[0].instrs.clear();
+    trace.spans[0].clear();
+    for time in 0..times * program.len() as u64 / kept.len() as u64 {
+        let at = |span: Span| Span { start: span.start + long * time, end: span.end + long * time };
+        plan.programs[0].instrs.extend(kept.iter().map(|&index| program[index].clone()));
+        trace.spans[0].extend(kept.iter().map(|&index| at(spans[index])));
+    }
+    let kineto = || Kineto::new(&plan, &trace, &[], &[]);
+    let about = kineto().estimate();
+    assert!(about.is_too_large() && about.events > 1_900_000, "{about}");
+    let part = kineto().within(Span { start: long * 1000, end: long * 1010 });
+    assert!(!part.estimate().is_too_large());
+    let (size, _) = written(|out| part.write_all(out));
+    assert!(size.events > 10 * kept.len() as u64 && !size.is_too_large(), "{size}");
 }
 
 #[test]

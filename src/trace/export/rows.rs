@@ -5,8 +5,8 @@ use serde::Serialize;
 use crate::mesh::{Axis, Rank};
 use crate::plan::order::Order;
 use crate::plan::{Action, Instr, Origin, Plan, text};
-use crate::trace::Trace;
 use crate::trace::draw::{Block, BlockKind, Work, blocks, label};
+use crate::trace::{Span, Trace};
 use crate::units::{Bytes, Nanos};
 
 /// What a line stands for.
@@ -48,13 +48,29 @@ pub struct Row {
     pub cause: Option<String>,
 }
 
+impl Row {
+    /// Its time.
+    pub fn span(&self) -> Span {
+        Span { start: self.start_ns, end: self.end_ns }
+    }
+}
+
 /// The lines of a step, by rank and start.
 pub fn rows(plan: &Plan, order: &Order, trace: &Trace, detail: Detail) -> Vec<Row> {
     match detail {
         Detail::Blocks => {
             let end = trace.end();
-            let rows = blocks(plan, order, trace).into_iter().flatten();
-            rows.map(|block| block_row(plan, (trace, end), &block)).collect()
+            let of_rank = |blocks: Vec<Block>| {
+                let sent = blocks.first().map(|block| Sent::of(plan, trace, block.rank));
+                let row = |block: &Block| {
+                    // What starts with the end of the step belongs to its last block.
+                    let until = if block.end == end { Nanos(u64::MAX) } else { block.end };
+                    let bytes = sent.as_ref().map(|sent| sent.between(block.start, until));
+                    block_row(block, bytes.unwrap_or_default())
+                };
+                blocks.iter().map(row).collect::<Vec<Row>>()
+            };
+            blocks(plan, order, trace).into_iter().flat_map(of_rank).collect()
         }
         Detail::Instructions => {
             let ranks = (0..).map(Rank).zip(&plan.programs);
@@ -70,12 +86,36 @@ pub fn rows(plan: &Plan, order: &Order, trace: &Trace, detail: Detail) -> Vec<Ro
     }
 }
 
-fn block_row(plan: &Plan, (trace, end): (&Trace, Nanos), block: &Block) -> Row {
+/// What a rank sends, by when it begins.
+struct Sent {
+    starts: Vec<Nanos>,
+    /// Bytes of all that begin before the one of this index, and of all.
+    sums: Vec<Bytes>,
+}
+
+impl Sent {
+    fn of(plan: &Plan, trace: &Trace, rank: Rank) -> Self {
+        let instrs = plan.programs[rank.index()].instrs.iter().zip(&trace.spans[rank.index()]);
+        let sent = instrs.map(|(instr, span)| (span.start, bytes_sent(plan, instr)));
+        let mut sent: Vec<(Nanos, Bytes)> = sent.filter(|(_, bytes)| bytes.0 > 0).collect();
+        sent.sort_unstable();
+        let mut sums = vec![Bytes(0)];
+        sums.extend(sent.iter().scan(Bytes(0), |sum, (_, bytes)| {
+            *sum += *bytes;
+            Some(*sum)
+        }));
+        Self { starts: sent.into_iter().map(|(start, _)| start).collect(), sums }
+    }
+
+    /// What begins at or after an instant and before another one.
+    fn between(&self, from: Nanos, until: Nanos) -> Bytes {
+        let before = |time: Nanos| self.sums[self.starts.partition_point(|start| *start < time)];
+        before(until) - before(from)
+    }
+}
+
+fn block_row(block: &Block, bytes: Bytes) -> Row {
     let rank = block.rank;
-    let sent = plan.programs[rank.index()].instrs.iter().zip(&trace.spans[rank.index()]);
-    // What starts with the end of the step belongs to its last block.
-    let is_inside = |at: Nanos| block.start <= at && (at < block.end || block.end == end);
-    let inside = sent.filter(|(_, span)| is_inside(span.start));
     let (phase, what, cause, axis) = match block.kind {
         BlockKind::Work(work) => (work.letters(), label(work, block.microbatch), None, None),
         BlockKind::Waiting(cause) => {
@@ -93,7 +133,7 @@ fn block_row(plan: &Plan, (trace, end): (&Trace, Nanos), block: &Block) -> Row {
         start_ns: block.start,
         end_ns: block.end,
         waiting_ns: block.waiting(),
-        bytes: inside.map(|(instr, _)| bytes_sent(plan, instr)).sum(),
+        bytes,
         cause,
     }
 }

@@ -55,7 +55,21 @@ impl App {
             workspace: self.view.workspace,
             size,
             film: self.film().map(|film| -> Estimate { film.estimate(size) }),
+            stretch: self.stretch(),
+            trace: self.step.as_ref().map(|step| shown(step, None).estimate()),
+            part: self
+                .step
+                .as_ref()
+                .zip(self.stretch())
+                .map(|(step, stretch)| shown(step, Some(stretch)).estimate()),
         }
+    }
+
+    /// The loop, else what is marked, else what is chosen.
+    fn stretch(&self) -> Option<Span> {
+        let step = self.step.as_ref()?;
+        let chosen = || Some(step.timeline.span(&self.sight.selection?)?.1);
+        self.play.section().or(self.sight.marked).or_else(chosen)
     }
 
     fn window_size(&self) -> (f32, f32) {
@@ -66,10 +80,8 @@ impl App {
     /// step; `None` before the first.
     pub fn film(&self) -> Option<Film> {
         let step = self.step.as_ref()?;
-        let chosen = || Some(step.timeline.span(&self.sight.selection?)?.1);
-        let section = self.play.section().or(self.sight.marked).or_else(chosen);
         let whole = Span { start: Nanos(0), end: step.timeline.end() };
-        Some(Film::new(section.unwrap_or(whole), self.play.speed()))
+        Some(Film::new(self.stretch().unwrap_or(whole), self.play.speed()))
     }
 
     /// Begins an export.
@@ -97,10 +109,7 @@ impl App {
 
     /// What the file is made from.
     fn material(&mut self, order: &Order) -> Option<Material> {
-        let shown = |step: &Step| {
-            let (facts, trace) = (&step.facts, step.timeline.trace());
-            Shown { facts: Arc::clone(facts), trace: Arc::clone(trace) }
-        };
+        let shown = |step| shown(step, order.stretch);
         let kind = match order.colours {
             Colours::AsShown => self.desk.look.theme.kind,
             Colours::Of(kind) => kind,
@@ -164,4 +173,10 @@ impl App {
             ctx.copy_text(path.display().to_string());
         }
     }
+}
+
+/// A step, or a part of it, for an export.
+fn shown(step: &Step, stretch: Option<Span>) -> Shown {
+    let (facts, trace) = (&step.facts, step.timeline.trace());
+    Shown { facts: Arc::clone(facts), trace: Arc::clone(trace), stretch }
 }

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
-use shardlab::ledger::{self, ByRole};
-use shardlab::trace::export::kineto::{Kineto, Live};
+use shardlab::ledger;
+use shardlab::trace::export::kineto::{Kineto, Size};
 use shardlab::trace::export::rows::{Detail, Row, rows};
 use shardlab::trace::export::{csv, jsonl};
-use shardlab::trace::{Clock, Trace};
+use shardlab::trace::{Clock, Span, Trace};
 use shardlab::train::driver::Facts;
 use shardlab::units::Bytes;
 
 use super::drawing::Drawing;
 use super::order::Existing;
-use super::{ExportError, film, write};
+use super::{ExportError, film, write, write_with};
 
 /// What a file is made from.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub struct Shown {
     pub facts: Arc<Facts>,
     /// Its times.
     pub trace: Arc<Trace>,
+    /// Which part of it; all if not said.
+    pub stretch: Option<Span>,
 }
 
 /// A file that was written.
@@ -112,9 +114,12 @@ pub fn make(path: &Path, existing: Existing, material: Material) -> Result<Writt
         }
         Material::Csv(shown) => shown.table(csv::table).into_bytes(),
         Material::Jsonl(shown) => shown.table(jsonl::lines).into_bytes(),
-        Material::Trace(shown) => shown.trace(|kineto, out| kineto.write_all(out))?,
+        Material::Trace(shown) => {
+            let bytes = shown.traces(&path, false)?;
+            return Ok(Written { path, bytes });
+        }
         Material::TraceOfRanks(shown) => {
-            let bytes = shown.traces_of_ranks(&path)?;
+            let bytes = shown.traces(&path, true)?;
             return Ok(Written { path, bytes });
         }
     };
@@ -125,32 +130,40 @@ pub fn make(path: &Path, existing: Existing, material: Material) -> Result<Writt
 
 impl Shown {
     fn table(&self, format: fn(&[Row], Clock) -> String) -> String {
-        let Self { facts, trace } = self;
-        format(&rows(&facts.plan, &facts.order, trace, Detail::Blocks), trace.clock)
+        let Self { facts, trace, stretch } = self;
+        let mut rows = rows(&facts.plan, &facts.order, trace, Detail::Blocks);
+        rows.retain(|row| stretch.is_none_or(|stretch| row.span().touches(stretch)));
+        format(&rows, trace.clock)
     }
 
-    fn trace(
-        &self,
-        write: impl Fn(&Kineto<'_>, &mut Vec<u8>) -> io::Result<()>,
-    ) -> Result<Vec<u8>, ExportError> {
+    /// The step in the form of trace viewers.
+    fn kineto<T>(&self, read: impl FnOnce(&Kineto<'_>) -> T) -> T {
         let plan = &self.facts.plan;
         let devices: Vec<String> = self.facts.devices.iter().map(|d| d.name.clone()).collect();
-        let live = |rank| ledger::live(plan, rank).iter().map(ByRole::bytes).collect();
-        let memory: Vec<Vec<Live>> = plan.mesh.ranks().map(live).collect();
-        let mut bytes = Vec::new();
-        write(&Kineto::new(plan, &self.trace, &devices, &memory), &mut bytes)
-            .map_err(|error| ExportError::Encoding(error.to_string()))?;
-        Ok(bytes)
+        let memory = ledger::live(plan);
+        let kineto = Kineto::new(plan, &self.trace, &devices, &memory);
+        read(&match self.stretch {
+            Some(stretch) => kineto.within(stretch),
+            None => kineto,
+        })
     }
 
-    /// Writes a file for each rank into a folder; how many bytes.
-    fn traces_of_ranks(&self, folder: &Path) -> Result<Bytes, ExportError> {
-        let mut sum = 0;
-        for rank in self.facts.plan.mesh.ranks() {
-            let bytes = self.trace(|kineto, out| kineto.write_rank(rank, out))?;
-            write(&folder.join(format!("rank{rank}.pt.trace.json")), &bytes)?;
-            sum += bytes.len() as u64;
-        }
-        Ok(Bytes(sum))
+    /// How large a trace of all ranks will be about.
+    pub fn estimate(&self) -> Size {
+        self.kineto(|kineto| kineto.estimate())
+    }
+
+    /// Writes all ranks into a file, or a file for each into a folder; how many bytes.
+    fn traces(&self, path: &Path, of_ranks: bool) -> Result<Bytes, ExportError> {
+        self.kineto(|kineto| {
+            if !of_ranks {
+                return write_with(path, |out| kineto.write_all(out)).map(|size| size.bytes);
+            }
+            let files = self.facts.plan.mesh.ranks().map(|rank| {
+                let file = path.join(format!("rank{rank}.pt.trace.json"));
+                write_with(&file, |out| kineto.write_rank(rank, out)).map(|size| size.bytes)
+            });
+            files.sum()
+        })
     }
 }

@@ -12,7 +12,8 @@ pub mod order;
 pub mod parts;
 pub mod raster;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Why a picture could not be made or written.
@@ -59,7 +60,7 @@ pub enum ExportError {
         /// Which file.
         path: PathBuf,
         /// Why.
-        why: std::io::Error,
+        why: io::Error,
     },
 }
 
@@ -70,7 +71,7 @@ pub enum ExportError {
 pub fn try_out(path: &Path) -> Result<(), ExportError> {
     let failed = |why| ExportError::Write { path: path.to_owned(), why };
     if path.is_dir() {
-        return Err(failed(std::io::ErrorKind::IsADirectory.into()));
+        return Err(failed(io::ErrorKind::IsADirectory.into()));
     }
     let beside = beside(path, ".try");
     make_folder(path).and_then(|()| fs::write(&beside, b"")).map_err(failed)?;
@@ -78,7 +79,7 @@ pub fn try_out(path: &Path) -> Result<(), ExportError> {
 }
 
 /// Makes the folder of a file.
-fn make_folder(path: &Path) -> std::io::Result<()> {
+fn make_folder(path: &Path) -> io::Result<()> {
     match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         Some(folder) => fs::create_dir_all(folder),
         None => Ok(()),
@@ -97,10 +98,29 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 /// # Errors
 /// If the folder cannot be made or the file cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
-    let failed = |why| ExportError::Write { path: path.to_owned(), why };
-    make_folder(path).map_err(failed)?;
+    write_with(path, |out| out.write_all(bytes))
+}
+
+/// The same, of what comes piece by piece.
+///
+/// # Errors
+/// If the folder cannot be made or the file cannot be written.
+pub fn write_with<T>(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<T>,
+) -> Result<T, ExportError> {
     let beside = beside(path, ".part");
-    fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, path)).map_err(failed)
+    let written = make_folder(path).and_then(|()| {
+        let mut out = BufWriter::new(File::create(&beside)?);
+        let answer = write(&mut out)?;
+        out.flush()?;
+        fs::rename(&beside, path).map(|()| answer)
+    });
+    written.map_err(|why| {
+        // What could not be ended is of no use.
+        fs::remove_file(&beside).ok();
+        ExportError::Write { path: path.to_owned(), why }
+    })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use shardlab::trace::Span;
 use shardlab::trace::draw::theme::Kind;
 
 use super::parts::Part;
@@ -9,12 +10,14 @@ use super::parts::Part;
 /// One export.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
-    /// What a picture shows; tables and traces are of the whole step.
+    /// What a picture shows; tables and traces are of all ranks.
     pub part: Part,
     /// Which kind of file.
     pub form: Form,
     /// Colours of a picture.
     pub colours: Colours,
+    /// Which part of the step a table or a trace holds.
+    pub stretch: Option<Span>,
     /// Where it goes; a folder for a trace of each rank.
     pub path: PathBuf,
     /// What becomes of a file that is there.
@@ -95,6 +98,11 @@ impl Form {
             Self::Trace => "pt.trace.json",
             Self::TraceOfRanks => "traces",
         }
+    }
+
+    /// Whether it is for trace viewers.
+    pub const fn is_trace(self) -> bool {
+        matches!(self, Self::Trace | Self::TraceOfRanks)
     }
 
     /// Whether it shows a part of the window.

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use eframe::egui;
+use shardlab::trace::Span;
 use shardlab::trace::draw::scene::Area;
+use shardlab::trace::export::kineto::Size;
 
 use super::dialogue::{Answer, Dialogue, NO_PATH};
 use crate::board::{Board, Control, Style};
@@ -30,6 +32,12 @@ pub struct Offer {
     pub size: (f32, f32),
     /// What an animation will be.
     pub film: Option<Estimate>,
+    /// The loop, the marked time or the chosen block, if there is one.
+    pub stretch: Option<Span>,
+    /// How large a trace of the step will be.
+    pub trace: Option<Size>,
+    /// How large a trace of that part will be.
+    pub part: Option<Size>,
 }
 
 /// The dialogue.
@@ -40,10 +48,14 @@ pub(super) struct Export {
     part: usize,
     form: Form,
     colours: Colours,
+    /// Whether a table or a trace holds the stretch alone.
+    in_part: bool,
     path: String,
     error: Option<String>,
     /// The path that was refused because it is there: asked for once more, it is replaced.
     refused: Option<PathBuf>,
+    /// Whether the size was objected to: asked for once more, it is written all the same.
+    warned: bool,
     dialogue: Dialogue,
 }
 
@@ -59,9 +71,11 @@ impl Export {
             part,
             form,
             colours,
+            in_part: false,
             path: String::new(),
             error: None,
             refused: None,
+            warned: false,
             dialogue: Dialogue::default(),
         };
         export.path = export.suggested();
@@ -82,7 +96,7 @@ impl Export {
         if let Some(folder) = self.path.strip_suffix(&suggested) {
             self.path = format!("{folder}{}", self.suggested());
         }
-        (self.error, self.refused) = (None, None);
+        (self.error, self.refused, self.warned) = (None, None, false);
     }
 
     pub(super) fn show(&mut self, board: &mut Board<'_>, area: Area) -> Vec<Command> {
@@ -97,7 +111,7 @@ impl Export {
         let before = self.path.clone();
         board.field(field, "export path", &mut self.path, "Path of the file");
         if self.path != before {
-            (self.error, self.refused) = (None, None);
+            (self.error, self.refused, self.warned) = (None, None, false);
         }
         let (line, rest) = rest.cut_top(look.gap(8));
         let (text, ink) = match &self.error {
@@ -108,7 +122,11 @@ impl Export {
         board.write(line, &text, Style::sized(look.small()).ink(ink));
         let (buttons, _) = rest.cut_top(look.gap(8));
         let (go, left) = buttons.cut_right(look.gap(24));
-        let what = if self.refused.is_some() { "Replace" } else { "Export" };
+        let what = match (&self.refused, self.warned) {
+            (Some(_), _) => "Replace",
+            (None, true) => "Export anyway",
+            (None, false) => "Export",
+        };
         let mut commands = Vec::new();
         if board.button(go, Control::text("export go", what, "Writes the file.")) || enter {
             commands = self.go();
@@ -151,13 +169,47 @@ impl Export {
         if let Some(form) = chosen {
             self.change(|export| export.form = Form::ALL[form]);
         }
+        // Pictures have colours where tables have a stretch of time.
+        if !is_picture {
+            return self.stretches(board, rest);
+        }
         let hint = "Colours of the picture.";
         let colours = Colours::ALL.map(|colours| (colours.name(), hint, colours == self.colours));
-        let (chosen, rest) = row(board, rest, "in", if is_picture { &colours } else { &[] });
+        let (chosen, rest) = row(board, rest, "in", &colours);
         if let Some(colours) = chosen {
             self.change(|export| export.colours = Colours::ALL[colours]);
         }
         rest
+    }
+
+    /// Of which part of the step a table or a trace is; what is below.
+    fn stretches(&mut self, board: &mut Board<'_>, area: Area) -> Area {
+        let whole = ("Whole step", "All of the step.", !self.in_part);
+        let hint = "The loop, the marked time or the chosen block alone.";
+        let part = self.offer.stretch.map(|_| ("Marked time", hint, self.in_part));
+        let choices: Vec<_> = [whole].into_iter().chain(part).collect();
+        let (chosen, rest) = row(board, area, "of", &choices);
+        if let Some(chosen) = chosen {
+            self.change(|export| export.in_part = chosen == 1);
+        }
+        rest
+    }
+
+    /// How large a trace will be, all ranks together.
+    fn size(&self) -> Option<Size> {
+        if self.in_part { self.offer.part } else { self.offer.trace }
+    }
+
+    /// Why viewers may fail on what is wished, and what to do instead.
+    fn objection(&self) -> Option<String> {
+        let size = self.size().filter(|_| self.form == Form::Trace)?;
+        let remedy = match self.in_part {
+            true => "Mark less time, or give each rank a file",
+            false => "Mark a time (Shift and drag), or give each rank a file",
+        };
+        size.is_too_large().then(|| {
+            format!("{size}: trace viewers may stay blank. {remedy}. Export it all the same?")
+        })
     }
 
     fn what_it_will_be(&self) -> String {
@@ -168,6 +220,10 @@ impl Export {
                 format!("{} {width:.0} × {height:.0}.", self.form.about())
             }
             (Form::Gif, Some(film)) => format!("{film}."),
+            (form, _) if form.is_trace() && self.size().is_some() => {
+                let size = self.size().unwrap_or_default();
+                format!("{} About {size}.", form.about())
+            }
             _ => self.form.about().into(),
         }
     }
@@ -184,6 +240,12 @@ impl Export {
             return Vec::new();
         }
         let replaces = self.refused.as_deref() == Some(path.as_path());
+        if !self.warned
+            && let Some(objection) = self.objection()
+        {
+            (self.error, self.warned) = (Some(objection), true);
+            return Vec::new();
+        }
         if path.exists() && !replaces {
             self.error = Some(format!("{} is there already. Replace it?", shown(&path)));
             self.refused = Some(path);
@@ -191,7 +253,8 @@ impl Export {
         }
         let existing = if replaces { Existing::Replaced } else { Existing::Kept };
         let (part, form, colours) = (self.parts[self.part].0, self.form, self.colours);
-        let order = Order { part, form, colours, path, existing };
+        let stretch = self.offer.stretch.filter(|_| self.in_part);
+        let order = Order { part, form, colours, stretch, path, existing };
         vec![Command::Close, Command::Export(Box::new(order))]
     }
 
@@ -253,12 +316,15 @@ fn row(
 
 #[cfg(test)]
 mod tests {
+    use shardlab::units::{Bytes, Nanos};
+
     use super::*;
 
     fn dialogue() -> Export {
         let scenario = "Shakespeare, small".to_owned();
         let (workspace, size) = (Workspace::Watch, (1280.0, 800.0));
-        Export::new(Offer { scenario, step: Some(23), workspace, size, film: None })
+        let (film, stretch, trace, part) = (None, None, None, None);
+        Export::new(Offer { scenario, step: Some(23), workspace, size, film, stretch, trace, part })
     }
 
     #[test]
@@ -296,6 +362,38 @@ mod tests {
             &commands[..],
             [Command::Close, Command::Export(order)] if order.existing == Existing::Kept
         ));
+    }
+
+    /// Kineto 805: a viewer that is given too much shows nothing and says nothing.
+    #[test]
+    fn what_viewers_may_fail_on_is_told_before_it_is_written_and_a_part_of_it_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut export = dialogue();
+        export.offer.trace = Some(Size { events: 2_000_000, bytes: Bytes(900_000_000) });
+        export.offer.part = Some(Size { events: 2_000, bytes: Bytes(900_000) });
+        export.offer.stretch = Some(Span { start: Nanos(1), end: Nanos(2) });
+        export.change(|export| export.form = Form::Trace);
+        let path = folder.path().join("step.json");
+        std::fs::write(&path, "old").unwrap();
+        export.path = path.display().to_string();
+        assert!(export.what_it_will_be().contains("2,000,000 events, 858.3 MiB"));
+        // Two questions, each of its own.
+        for question in ["stay blank", "there already"] {
+            assert!(export.go().is_empty());
+            assert!(export.error.as_ref().unwrap().contains(question), "{:?}", export.error);
+        }
+        let exported = |commands: &[Command]| match commands {
+            [Command::Close, Command::Export(order)] => Some((order.stretch, order.existing)),
+            _ => None,
+        };
+        assert_eq!(exported(&export.go()), Some((None, Existing::Replaced)));
+        std::fs::remove_file(&path).unwrap();
+        export.change(|export| export.in_part = true);
+        let stretch = export.offer.stretch;
+        assert_eq!(exported(&export.go()), Some((stretch, Existing::Kept)));
+        // A file for each rank is small enough.
+        export.change(|export| (export.in_part, export.form) = (false, Form::TraceOfRanks));
+        assert_eq!(exported(&export.go()), Some((None, Existing::Kept)));
     }
 
     #[test]

@@ -5,27 +5,31 @@
 //! slices of a thread overlap. A message is a slice on both sides, joined by a flow. Times are
 //! microseconds with three digits, exact to the nanosecond.
 
+mod groups;
+mod spaced;
+mod threads;
+
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::mesh::{Axis, Mesh, Rank};
+use self::groups::{Group, groups};
+use self::spaced::spaced;
+use self::threads::Threads;
+use crate::mesh::Rank;
 use crate::ops::Kernel as _;
 use crate::plan::{Action, Collective, CollectiveKind, Instr, Lane, Origin, Plan, Role, View};
 use crate::trace::draw::{Work, label};
 use crate::trace::{Badge, Span, Trace};
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos, grouped};
 
-/// Thread of the Compute lane: the number of a stream, as profilers show it.
-const COMPUTE: u64 = 7;
-/// Thread of the Reduce lane.
-const REDUCE: u64 = 8;
-/// First thread of the messages that a rank sends; those that it receives follow.
-const MESSAGES: u64 = 20;
 /// Added to a rank: the process of its step marks, which are no work of a device.
 const MARKS: u32 = 100_000;
+/// Instructions of a rank from which the size of its file is estimated.
+const SAMPLES: usize = 256;
 
 /// One event; what is absent is not written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -70,6 +74,32 @@ impl Serialize for Micros {
 /// Live bytes by [`Role::ALL`].
 pub type Live = [u64; Role::ALL.len()];
 
+/// How large a file is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// How many events it has.
+    pub events: u64,
+    /// How long it is.
+    pub bytes: Bytes,
+}
+
+impl Size {
+    /// What trace viewers show reliably. Above it some stay blank or lose events (Kineto 805: 500 MB;
+    /// Chrome's viewer: about a million events).
+    pub const LIMIT: Self = Self { events: 1_000_000, bytes: Bytes(500_000_000) };
+
+    /// Whether viewers may fail on it.
+    pub fn is_too_large(self) -> bool {
+        self.events > Self::LIMIT.events || self.bytes > Self::LIMIT.bytes
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} events, {}", grouped(self.events), self.bytes)
+    }
+}
+
 /// A step that is exported.
 #[derive(Debug)]
 pub struct Kineto<'a> {
@@ -77,6 +107,8 @@ pub struct Kineto<'a> {
     trace: &'a Trace,
     devices: &'a [String],
     memory: &'a [Vec<Live>],
+    /// What is left of the step, and the time that it takes.
+    window: Option<(Span, Span)>,
     groups: Vec<Group>,
     /// A number for each message, by sender, receiver and tag: unique in the file.
     flows: BTreeMap<(Rank, Rank, u64), u64>,
@@ -100,33 +132,80 @@ impl<'a> Kineto<'a> {
                 }
             }
         }
-        Self { plan, trace, devices, memory, groups: groups(plan.mesh), flows }
+        let groups = groups(plan.mesh);
+        Self { plan, trace, devices, memory, window: None, groups, flows }
     }
 
-    /// Writes one rank's file.
+    /// The same with what runs in a window alone; what only reaches into it is kept whole.
+    #[must_use]
+    pub fn within(self, window: Span) -> Self {
+        let spans = self.trace.spans.iter().flatten().filter(|span| span.touches(window));
+        let all = |all: Span, span: &Span| Span {
+            start: all.start.min(span.start),
+            end: all.end.max(span.end),
+        };
+        let extent = spans.fold(window, all);
+        Self { window: Some((window, extent)), ..self }
+    }
+
+    /// How large the file of all ranks will be about, without writing it: from every n-th
+    /// instruction of each rank.
+    pub fn estimate(&self) -> Size {
+        let mut size = Size::default();
+        let mut whole = Counted::new(io::sink());
+        for rank in self.plan.mesh.ranks() {
+            let threads = Threads::of(self.plan, rank);
+            let memory = self.live(rank);
+            let kept: Vec<usize> = self.kept(rank).collect();
+            let samples = kept.iter().step_by(kept.len().div_ceil(SAMPLES).max(1));
+            let slices: Vec<Event> =
+                samples.clone().flat_map(|&instr| self.slices(rank, &threads, instr)).collect();
+            let counters = memory.iter().step_by(memory.len().div_ceil(SAMPLES).max(1));
+            let counters: Vec<Event> = counters.map(|live| counter(rank, live)).collect();
+            for (events, sampled, all) in [
+                (&self.heading(rank, &threads), 1, 1),
+                (&slices, samples.len(), kept.len()),
+                (&counters, counters.len(), memory.len()),
+            ] {
+                let scaled = |sum: u64| (sum as f64 * all as f64 / sampled.max(1) as f64) as u64;
+                let before = whole.bytes;
+                // A sink takes everything.
+                if events.iter().all(|event| whole.event(event).is_ok()) {
+                    size.events += scaled(events.len() as u64);
+                    size.bytes += Bytes(scaled(whole.bytes - before));
+                }
+            }
+        }
+        size
+    }
+
+    /// Writes one rank's file, and says how large it is.
     ///
     /// # Errors
     /// If `out` cannot be written.
-    pub fn write_rank(&self, rank: Rank, out: &mut dyn Write) -> io::Result<()> {
-        self.write(rank, &self.events(rank), out)
+    pub fn write_rank(&self, rank: Rank, out: &mut dyn Write) -> io::Result<Size> {
+        self.write(rank, [rank].into_iter(), out)
     }
 
-    /// Writes all ranks into one file.
+    /// Writes all ranks into one file, and says how large it is.
     ///
     /// # Errors
     /// If `out` cannot be written.
-    pub fn write_all(&self, out: &mut dyn Write) -> io::Result<()> {
-        let events: Vec<Event> =
-            self.plan.mesh.ranks().flat_map(|rank| self.events(rank)).collect();
-        self.write(Rank(0), &events, out)
+    pub fn write_all(&self, out: &mut dyn Write) -> io::Result<Size> {
+        self.write(Rank(0), self.plan.mesh.ranks(), out)
     }
 
     /// One event a line, so that text tools can read it.
-    fn write(&self, rank: Rank, events: &[Event], out: &mut dyn Write) -> io::Result<()> {
+    fn write(
+        &self,
+        named: Rank,
+        ranks: impl Iterator<Item = Rank>,
+        out: &mut dyn Write,
+    ) -> io::Result<Size> {
         let mesh = self.plan.mesh;
         let groups: Vec<Value> = self.groups.iter().map(Group::json).collect();
         let info = json!({
-            "backend": "nccl", "rank": rank, "world_size": mesh.size(),
+            "backend": "nccl", "rank": named, "world_size": mesh.size(),
             "pg_count": groups.len(), "pg_config": groups,
         });
         let device = |rank: Rank| {
@@ -134,37 +213,56 @@ impl<'a> Kineto<'a> {
             json!({ "id": rank, "name": format!("virtual rank {rank} on {name}") })
         };
         let devices: Vec<Value> = mesh.ranks().map(device).collect();
+        let mut out = Counted::new(out);
         // Analysers look for the rank with a pattern that wants a space after the colon.
         writeln!(out, "{{\"schemaVersion\": 1, \"displayTimeUnit\": \"ms\",")?;
         writeln!(out, "\"distributedInfo\": {},", spaced(&info)?)?;
         writeln!(out, "\"deviceProperties\": {},", spaced(&devices)?)?;
-        writeln!(out, "\"traceEvents\": [")?;
-        for (index, event) in events.iter().enumerate() {
-            let comma = if index + 1 < events.len() { "," } else { "" };
-            writeln!(out, "{}{comma}", spaced(event)?)?;
+        write!(out, "\"traceEvents\": [")?;
+        for rank in ranks {
+            for event in self.events(rank) {
+                out.event(&event)?;
+            }
         }
-        writeln!(out, "]}}")
+        writeln!(out, "\n]}}")?;
+        Ok(Size { events: out.events, bytes: Bytes(out.bytes) })
     }
 
     /// The events of a rank: its names, its step, its slices, its flows, its memory.
     pub fn events(&self, rank: Rank) -> Vec<Event> {
         let threads = Threads::of(self.plan, rank);
-        let mut events = self.names(rank, &threads);
+        let mut events = self.heading(rank, &threads);
+        events.extend(self.kept(rank).flat_map(|instr| self.slices(rank, &threads, instr)));
+        events.extend(self.live(rank).iter().map(|live| counter(rank, live)));
+        events
+    }
+
+    /// The instructions of a rank that run in the window.
+    fn kept(&self, rank: Rank) -> impl Iterator<Item = usize> {
+        let spans = self.trace.spans[rank.index()].iter().enumerate();
+        let is_kept = |span: &Span| self.window.is_none_or(|(window, _)| span.touches(window));
+        spans.filter(move |(_, span)| is_kept(span)).map(|(instr, _)| instr)
+    }
+
+    /// The slice of an instruction, and its end of a flow.
+    fn slices(&self, rank: Rank, threads: &Threads, index: usize) -> impl Iterator<Item = Event> {
+        let instr = &self.plan.programs[rank.index()].instrs[index];
+        let span = self.trace.span(rank, index);
+        let tid = threads.of_instr(instr);
+        let slice = match instr.action {
+            Action::Launch { .. } | Action::Copy { .. } => kernel(instr),
+            Action::Send { view, .. } | Action::Recv { view, .. } => {
+                self.message(rank, instr.origin, view)
+            }
+        };
+        let slice = placed(slice, (rank, tid), span);
+        [slice].into_iter().chain(self.flow(rank, tid, instr, span))
+    }
+
+    /// What a rank is called, and its step.
+    fn heading(&self, rank: Rank, threads: &Threads) -> Vec<Event> {
+        let mut events = self.names(rank, threads);
         events.push(self.mark(rank));
-        let program = &self.plan.programs[rank.index()].instrs;
-        for (index, instr) in program.iter().enumerate() {
-            let span = self.trace.span(rank, index);
-            let tid = threads.of_instr(instr);
-            let slice = match instr.action {
-                Action::Launch { .. } | Action::Copy { .. } => kernel(instr),
-                Action::Send { view, .. } | Action::Recv { view, .. } => {
-                    self.message(rank, instr.origin, view)
-                }
-            };
-            events.push(placed(slice, (rank, tid), span));
-            events.extend(self.flow(rank, tid, instr, span));
-        }
-        events.extend(self.counters(rank));
         events
     }
 
@@ -196,7 +294,8 @@ impl<'a> Kineto<'a> {
 
     /// The whole step, on a process that is no device.
     fn mark(&self, rank: Rank) -> Event {
-        let span = Span { start: Nanos(0), end: self.trace.end() };
+        let whole = Span { start: Nanos(0), end: self.trace.end() };
+        let span = self.window.map_or(whole, |(_, extent)| extent);
         let mark = Event {
             ph: "X",
             cat: Some("user_annotation"),
@@ -256,113 +355,66 @@ impl<'a> Kineto<'a> {
         Some(Event { ph, cat, name, pid, tid, ts, id, bp, ..Event::default() })
     }
 
-    /// Live memory wherever it changes.
-    fn counters(&self, rank: Rank) -> Vec<Event> {
+    /// Live memory wherever it changes, from what it is when the window begins.
+    fn live(&self, rank: Rank) -> Vec<(Nanos, &Live)> {
         let Some(rows) = self.memory.get(rank.index()) else { return Vec::new() };
-        let mut timed: Vec<(Nanos, &Live)> = Vec::new();
         let program = self.plan.programs[rank.index()].instrs.iter().zip(rows).enumerate();
-        for (index, (instr, row)) in program {
-            if instr.lane == Lane::Compute {
-                timed.push((self.trace.span(rank, index).start, row));
-            }
+        let timed = program.filter(|(_, (instr, _))| instr.lane == Lane::Compute);
+        let timed = timed.map(|(index, (_, row))| (self.trace.span(rank, index).start, row));
+        let mut timed: Vec<(Nanos, &Live)> = timed.collect();
+        if let Some((Span { start, end }, _)) = self.window {
+            timed.truncate(timed.partition_point(|(at, _)| *at < end));
+            let before = timed.partition_point(|(at, _)| *at < start).saturating_sub(1);
+            timed.drain(..before);
+            timed.iter_mut().for_each(|(at, _)| *at = start.max(*at));
         }
         timed.dedup_by_key(|(_, row)| *row);
-        let names = ["weights", "gradients", "optimizer", "activations", "workspace"];
-        let counter = |(start, row): (Nanos, &Live)| Event {
-            ph: "C",
-            name: "memory".into(),
-            pid: rank.0,
-            ts: Micros(start),
-            args: names.into_iter().zip(row.iter().map(|bytes| json!(bytes))).collect(),
-            ..Event::default()
-        };
-        timed.into_iter().map(counter).collect()
+        timed
     }
 }
 
-/// The default group, then every group of ranks along an axis.
-fn groups(mesh: Mesh) -> Vec<Group> {
-    let mut groups = vec![Group { name: "0".into(), axis: None, ranks: mesh.ranks().collect() }];
-    for axis in Axis::ALL.into_iter().filter(|&axis| mesh.len(axis) > 1) {
-        for rank in mesh.ranks() {
-            let ranks = mesh.group(rank, axis);
-            if ranks.first() == Some(&rank) {
-                let name = groups.len().to_string();
-                groups.push(Group { name, axis: Some(axis), ranks });
-            }
-        }
-    }
-    groups
-}
-
-/// A group of ranks that talk to one another.
-#[derive(Debug)]
-struct Group {
-    name: String,
-    axis: Option<Axis>,
-    ranks: Vec<Rank>,
-}
-
-impl Group {
-    fn description(&self) -> String {
-        self.axis.map_or_else(|| "default_pg".into(), |axis| axis.to_string())
-    }
-
-    /// `[0, 2]`, as a word.
-    fn list(&self) -> String {
-        let ranks: Vec<String> = self.ranks.iter().map(ToString::to_string).collect();
-        format!("[{}]", ranks.join(", "))
-    }
-
-    fn json(&self) -> Value {
-        json!({
-            "pg_name": self.name, "pg_desc": self.description(),
-            "backend_config": "cuda:nccl", "pg_size": self.ranks.len(), "ranks": self.ranks,
-        })
+/// The live memory of a rank at an instant.
+fn counter(rank: Rank, (start, live): &(Nanos, &Live)) -> Event {
+    let names = ["weights", "gradients", "optimizer", "activations", "workspace"];
+    Event {
+        ph: "C",
+        name: "memory".into(),
+        pid: rank.0,
+        ts: Micros(*start),
+        args: names.into_iter().zip(live.iter().map(|bytes| json!(bytes))).collect(),
+        ..Event::default()
     }
 }
 
-/// The threads of a rank: its lanes, and one for what comes from each sender.
-struct Threads {
-    names: BTreeMap<u64, String>,
-    sent: BTreeMap<(Axis, Rank), u64>,
-    received: BTreeMap<(Option<Axis>, Rank), u64>,
+/// A file that counts what is written into it.
+struct Counted<W> {
+    out: W,
+    bytes: u64,
+    events: u64,
 }
 
-impl Threads {
-    fn of(plan: &Plan, rank: Rank) -> Self {
-        let names = BTreeMap::from([(COMPUTE, "compute".into()), (REDUCE, "reduce".into())]);
-        let mut threads = Self { names, sent: BTreeMap::new(), received: BTreeMap::new() };
-        let instrs = &plan.programs[rank.index()].instrs;
-        for instr in instrs {
-            if let Lane::Out(axis, to) = instr.lane {
-                threads.sent.insert((axis, to), 0);
-            }
-            if let Action::Recv { from, .. } = instr.action {
-                threads.received.insert((instr.origin.axis, from), 0);
-            }
-        }
-        let mut next = MESSAGES..;
-        for (&(axis, to), tid) in &mut threads.sent {
-            *tid = next.next().unwrap_or(u64::MAX);
-            threads.names.insert(*tid, format!("{axis} to rank {to}"));
-        }
-        for (&(axis, from), tid) in &mut threads.received {
-            *tid = next.next().unwrap_or(u64::MAX);
-            let axis = axis.map_or_else(String::new, |axis| format!("{axis} "));
-            threads.names.insert(*tid, format!("{axis}from rank {from}"));
-        }
-        threads
+impl<W: Write> Counted<W> {
+    fn new(out: W) -> Self {
+        Self { out, bytes: 0, events: 0 }
     }
 
-    fn of_instr(&self, instr: &Instr) -> u64 {
-        match (instr.lane, &instr.action) {
-            (Lane::Compute, _) => COMPUTE,
-            (Lane::Reduce, _) => REDUCE,
-            (Lane::Out(axis, to), _) => self.sent[&(axis, to)],
-            (Lane::Posted, Action::Recv { from, .. }) => self.received[&(instr.origin.axis, *from)],
-            (Lane::Posted, _) => COMPUTE,
-        }
+    /// Writes an event on a line of its own.
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        let comma = if self.events > 0 { "," } else { "" };
+        self.events += 1;
+        write!(self, "{comma}\n{}", spaced(event)?)
+    }
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 
@@ -404,31 +456,4 @@ fn placed(slice: Event, (rank, tid): (Rank, u64), span: Span) -> Event {
     }
     let (ts, dur) = (Micros(span.start), Some(Micros(span.duration())));
     Event { pid: rank.0, tid, ts, dur, cat, args, ..slice }
-}
-
-/// JSON on one line with a space after each colon and comma.
-fn spaced(value: &impl Serialize) -> io::Result<String> {
-    struct Spaced;
-    impl serde_json::ser::Formatter for Spaced {
-        fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-            writer.write_all(b": ")
-        }
-        fn begin_object_key<W: ?Sized + Write>(
-            &mut self,
-            writer: &mut W,
-            first: bool,
-        ) -> io::Result<()> {
-            writer.write_all(if first { b"" } else { b", " })
-        }
-        fn begin_array_value<W: ?Sized + Write>(
-            &mut self,
-            writer: &mut W,
-            first: bool,
-        ) -> io::Result<()> {
-            writer.write_all(if first { b"" } else { b", " })
-        }
-    }
-    let mut bytes = Vec::new();
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, Spaced))?;
-    String::from_utf8(bytes).map_err(io::Error::other)
 }
