@@ -9,7 +9,7 @@ use shardlab::config::{
     CollectiveChoice, Layout, Model, ModelSource, Scenario, Training, ZeroStage,
 };
 use shardlab::ledger::live;
-use shardlab::mesh::{Axis, Rank};
+use shardlab::mesh::Axis;
 use shardlab::plan::{Held, Role};
 use shardlab::train::{Options, Session};
 use shardlab::units::Bytes;
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let crossed = session.step()?.crossed.bytes_on(Axis::Dp).0;
             let psi = 4 * session.model().parameter_count();
             let times = (crossed - 6 * 4) as f64 / (3 * psi) as f64;
-            let live = live(session.plan(), Rank(0));
+            let live = live(session.plan()).swap_remove(0);
             let most = |role| live.iter().map(|at| at[role]).max().unwrap_or(Bytes(0));
             let [w, g, o] = [Role::Weights, Role::Gradients, Role::Optimizer].map(most);
             println!(

@@ -207,14 +207,13 @@ impl RankLedger {
 }
 
 /// What is live at every instruction, `[rank][instruction]` in program order: persistent buffers,
-/// inputs and outputs all the time, a buffer of the step from its first to its last access. Bytes by
-/// [`Role::ALL`].
-pub fn live(plan: &Plan) -> Vec<Vec<[u64; Role::ALL.len()]>> {
+/// inputs and outputs all the time, a buffer of the step from its first to its last access.
+pub fn live(plan: &Plan) -> Vec<Vec<ByRole>> {
     let lives = lives(plan);
     let ranks = decls(plan).into_iter().zip(&plan.programs);
     let live = |(decls, program): (Vec<(BufferId, &BufferDecl)>, &crate::plan::Program)| {
         let with_life = decls.iter().map(|(id, decl)| (*decl, lives[id.0 as usize]));
-        live_of(with_life, program.instrs.len()).1.iter().map(ByRole::bytes).collect()
+        live_of(with_life, program.instrs.len()).1
     };
     ranks.map(live).collect()
 }
@@ -386,7 +385,7 @@ mod tests {
         // 100 floats, then four buffers of the step at multiples of 256 bytes.
         assert_eq!(memory.placed, Bytes(400 + 3 * 256 + 4000));
         assert_eq!(memory.buffers, 5);
-        let live: Vec<u64> = live(&sample.plan)[0].iter().map(|at| at.iter().sum()).collect();
+        let live: Vec<u64> = live(&sample.plan)[0].iter().map(|at| at.total().0).collect();
         assert_eq!(live, [110 * 4, 140 * 4, 110 * 4, 120 * 4]);
     }
 

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use super::args::{TraceClock, TraceCommand, TraceExportArgs, TraceFormat};
 use super::{Failure, Outcome, output};
 use crate::config::ConfigError;
-use crate::ledger;
+use crate::ledger::{self, ByRole};
 use crate::plan::{Plan, order};
-use crate::trace::export::kineto::{Kineto, Size};
+use crate::trace::export::kineto::{Kineto, Live, Size};
 use crate::trace::export::rows::{Detail, rows};
 use crate::trace::export::{Recording, csv, jsonl};
 use crate::trace::{Clock, Span, Trace};
@@ -92,7 +92,8 @@ fn kineto(
     window: Option<Span>,
 ) -> Result<(), Failure> {
     let plan = &recording.plan;
-    let memory = ledger::live(plan);
+    let live = ledger::live(plan).into_iter();
+    let memory: Vec<Vec<Live>> = live.map(|at| at.iter().map(ByRole::bytes).collect()).collect();
     let kineto = Kineto::new(plan, trace, &recording.devices, &memory);
     let kineto = match window {
         Some(window) => kineto.within(window),

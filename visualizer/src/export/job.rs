@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
-use shardlab::ledger;
-use shardlab::trace::export::kineto::{Kineto, Size};
+use shardlab::ledger::{self, ByRole};
+use shardlab::trace::export::kineto::{Kineto, Live, Size};
 use shardlab::trace::export::rows::{Detail, Row, rows};
 use shardlab::trace::export::{csv, jsonl};
 use shardlab::trace::{Clock, Span, Trace};
@@ -140,7 +140,9 @@ impl Shown {
     fn kineto<T>(&self, read: impl FnOnce(&Kineto<'_>) -> T) -> T {
         let plan = &self.facts.plan;
         let devices: Vec<String> = self.facts.devices.iter().map(|d| d.name.clone()).collect();
-        let memory = ledger::live(plan);
+        let live = ledger::live(plan).into_iter();
+        let memory: Vec<Vec<Live>> =
+            live.map(|at| at.iter().map(ByRole::bytes).collect()).collect();
         let kineto = Kineto::new(plan, &self.trace, &devices, &memory);
         read(&match self.stretch {
             Some(stretch) => kineto.within(stretch),

@@ -61,13 +61,13 @@ pub fn paint(svg: &str, scale: f32) -> Result<Image, ExportError> {
         }),
         ..usvg::FontResolver::default()
     };
+    let svg = signs_apart(svg);
     let options = usvg::Options {
-        fontdb: fonts(),
+        fontdb: fonts(&svg),
         font_family: "Ubuntu".into(),
         font_resolver,
         ..usvg::Options::default()
     };
-    let svg = signs_apart(svg);
     let tree = usvg::Tree::from_str(&svg, &options)
         .map_err(|error| ExportError::Svg(error.to_string()))?;
     let [width, height] =
@@ -122,8 +122,28 @@ fn without_width(head: &str) -> String {
     head.split(' ').filter(|attribute| !of(attribute)).collect::<Vec<_>>().join(" ")
 }
 
-/// The fonts of the app and no others: the same picture on every machine.
-fn fonts() -> Arc<fontdb::Database> {
+/// The fonts for a picture: those of the app, so that it is the same on every machine; for letters
+/// that these do not have those of the system as well, as in the window.
+fn fonts(svg: &str) -> Arc<fontdb::Database> {
+    static MORE: OnceLock<Arc<fontdb::Database>> = OnceLock::new();
+    let load = || {
+        let mut fonts = fontdb::Database::clone(&own_fonts());
+        fonts.load_system_fonts();
+        Arc::new(fonts)
+    };
+    match svg.chars().any(is_foreign) {
+        true => Arc::clone(MORE.get_or_init(load)),
+        false => own_fonts(),
+    }
+}
+
+/// Letters beyond Latin, Greek and Cyrillic ones.
+fn is_foreign(glyph: char) -> bool {
+    glyph >= '\u{530}' && glyph.is_alphanumeric()
+}
+
+/// The fonts of the app.
+fn own_fonts() -> Arc<fontdb::Database> {
     static FONTS: OnceLock<Arc<fontdb::Database>> = OnceLock::new();
     let load = || {
         let mut fonts = fontdb::Database::new();
@@ -168,6 +188,16 @@ mod tests {
         let twice = paint(TEXT, 2.0).unwrap();
         assert_eq!((twice.width, twice.height), (160, 40));
         assert!(twice.rgba.len() / 4 - dark(&twice) > 3 * glyphs);
+    }
+
+    /// Where no font of the system has them they are boxes; on machines that test everything one does.
+    #[test]
+    fn names_in_other_scripts_are_letters_and_not_boxes() {
+        let [one, other] =
+            ["莎士", "比亚"].map(|name| paint(&TEXT.replace("F3", name), 2.0).unwrap());
+        let has_fonts = std::env::var_os("REQUIRE_DISPLAY").is_some();
+        assert!(one != other || !has_fonts, "install fonts-droid-fallback or any other with these");
+        assert_eq!(dark(&paint(&TEXT.replace("F3", ""), 1.0).unwrap()), 80 * 20);
     }
 
     #[test]

@@ -13,11 +13,13 @@ pub use run::Run;
 pub use shots::{Shots, take};
 
 use std::path::Path;
+use std::sync::Arc;
 
 use eframe::egui;
 use eframe::egui_wgpu::{RenderState, RendererOptions, WgpuConfiguration};
 use egui_kittest::Harness;
 use egui_kittest::wgpu::{WgpuTestRenderer, default_wgpu_setup};
+use egui_system_font_provider::SystemFontProvider;
 
 use crate::app::{App, Start};
 use crate::args::{Scale, Size};
@@ -112,6 +114,8 @@ impl Stage {
         if let Self::Empty(start) = self
             && let Some(start) = start.take()
         {
+            // Names of people may have any letters: asked for as by a real window.
+            ui.ctx().add_font_provider(Arc::new(SystemFontProvider::new()));
             *self = Self::Open(Box::new(App::new(ui.ctx(), *start)));
         }
         if let Self::Open(app) = self {
@@ -128,7 +132,7 @@ impl Headless {
             .with_pixels_per_point(scale.0)
             .with_step_dt(FRAME)
             .with_max_steps(1)
-            // Names of people may have any letters.
+            // Not every system has all of them.
             .allow_missing_glyphs()
             .with_accessibility_check(false)
             .with_render_cursor(false);
