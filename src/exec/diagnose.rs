@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use super::executor::{Executor, PlanId};
 use super::{ExecError, StepInput};
 use crate::mesh::Rank;
-use crate::plan::{Action, Origin, Plan, View};
+use crate::plan::{Action, Origin, Plan, Role, View};
 use crate::shape::DType;
 
 /// The first number of a step that is not finite.
@@ -25,6 +25,8 @@ pub struct NonFinite {
     pub origin: Origin,
     /// Label of the buffer that holds the number.
     pub buffer: String,
+    /// What the buffer holds.
+    pub role: Role,
     /// Index of the element in the buffer.
     pub element: u32,
     /// NaN or an infinity.
@@ -33,6 +35,19 @@ pub struct NonFinite {
     pub tensor: Option<String>,
     /// The op read it and did not write it: the number was there before, in a weight or an input.
     pub was_read: bool,
+}
+
+impl NonFinite {
+    /// What holds the number, in words: `the gradient of lm_head.weight`, or the label of the buffer
+    /// where that is no part of a logical tensor.
+    pub fn held_by(&self) -> String {
+        let Some(tensor) = &self.tensor else { return self.buffer.clone() };
+        match self.role {
+            Role::Gradients => format!("the gradient of {tensor}"),
+            Role::Optimizer => format!("the optimizer state of {tensor}"),
+            Role::Weights | Role::Activations | Role::Workspace => tensor.clone(),
+        }
+    }
 }
 
 impl fmt::Display for NonFinite {
@@ -51,7 +66,7 @@ impl fmt::Display for NonFinite {
         let did = if self.was_read { "reads" } else { "writes" };
         write!(f, ": {op} (#{instr}) {did} {value} in {buffer}[{element}]")?;
         match &self.tensor {
-            Some(tensor) => write!(f, ", of {tensor}"),
+            Some(_) => write!(f, ", of {}", self.held_by()),
             None => Ok(()),
         }
     }
@@ -102,6 +117,7 @@ impl Executor {
             op: op.to_string(),
             origin: instr.origin,
             buffer: plan.buffer(view.buffer).label.clone(),
+            role: plan.buffer(view.buffer).role,
             element,
             value,
             tensor: tensor(plan, view, element),

@@ -25,8 +25,19 @@ pub struct Desk {
     pub look: Look,
     /// All texts, if asked for.
     pub audit: Audit,
-    /// What the control under the pointer does.
-    pub hint: Option<String>,
+    /// What the pointer is over.
+    pub pointed: Option<Pointed>,
+}
+
+/// What the pointer is over, for the line that explains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pointed {
+    /// A control; what it does.
+    Control(String),
+    /// Something in a picture; what it is.
+    Shown(String),
+    /// The word that says where a number comes from.
+    Badge(Badge),
 }
 
 /// A control.
@@ -366,7 +377,7 @@ impl<'a> Board<'a> {
         let fill = if response.has_focus() { theme.accent } else { theme.ink };
         self.push(Shape::Dot { at: Point { x, y: middle }, radius: radius - 1.0, fill });
         if response.hovered() {
-            self.desk.hint = Some(value.to_owned());
+            self.point(Pointed::Control(value.to_owned()));
         }
         let pointer = response.interact_pointer_pos()?;
         (response.is_pointer_button_down_on() && track.width > 0.0)
@@ -413,14 +424,40 @@ impl<'a> Board<'a> {
             Chosen::On => WidgetInfo::selected(Role::Button, true, true, name),
         });
         if (response.hovered() || response.has_focus()) && !control.hint.is_empty() {
-            self.desk.hint = Some(control.hint.to_owned());
+            self.point(Pointed::Control(control.hint.to_owned()));
         }
         response
     }
 
     /// Says what is under the pointer in the line that explains.
     pub fn hint(&mut self, text: impl Into<String>) {
-        self.desk.hint = Some(text.into());
+        self.point(Pointed::Shown(text.into()));
+    }
+
+    /// A badge is told before all else.
+    fn point(&mut self, at: Pointed) {
+        let is_badge = |pointed: &Pointed| matches!(pointed, Pointed::Badge(_));
+        if is_badge(&at) || !self.desk.pointed.as_ref().is_some_and(is_badge) {
+            self.desk.pointed = Some(at);
+        }
+    }
+
+    /// Whether the pointer is over a badge of a scene.
+    fn look_for_badges(&mut self, scene: &Scene) {
+        let Some(at) =
+            self.ctx().pointer_hover_pos().filter(|at| self.ui.clip_rect().contains(*at))
+        else {
+            return;
+        };
+        if self.ctx().layer_id_at(at).is_some_and(|layer| layer != self.ui.layer_id()) {
+            return;
+        }
+        let at = Point { x: at.x, y: at.y };
+        let mut pointed = scene.labels().filter(|label| label.area.contains(at));
+        let badge = |text: &str| Badge::ALL.into_iter().find(|badge| text.ends_with(badge.word()));
+        if let Some(badge) = pointed.find_map(|label| badge(&label.text)) {
+            self.point(Pointed::Badge(badge));
+        }
     }
 
     /// Lets a screen reader read a text that is drawn here.
@@ -446,6 +483,7 @@ impl<'a> Board<'a> {
     /// Takes over a picture that was drawn in the coordinates of the window.
     pub fn picture(&mut self, scene: &Scene) {
         self.flush();
+        self.look_for_badges(scene);
         self.desk.audit.note(self.zone, self.clip(), scene);
         paint::paint(self.ui.painter(), scene);
     }
@@ -456,6 +494,7 @@ impl<'a> Board<'a> {
 
     fn flush(&mut self) {
         let scene = std::mem::take(&mut self.scene);
+        self.look_for_badges(&scene);
         self.desk.audit.note(self.zone, self.clip(), &scene);
         paint::paint(self.ui.painter(), &scene);
     }

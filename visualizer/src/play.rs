@@ -163,13 +163,6 @@ impl Play {
         }
     }
 
-    /// The shown step has been seen: the next one comes onto the screen as soon as there is one.
-    pub fn hurry(&mut self) {
-        if let Some(shown) = self.shown {
-            (self.playhead, self.rested, self.section) = (shown.length, PAUSE, None);
-        }
-    }
-
     /// A step comes onto the screen.
     pub fn show(&mut self, step: OnScreen) {
         self.playhead = match std::mem::take(&mut self.landing) {
@@ -443,14 +436,6 @@ mod tests {
         assert_eq!(play.cross(Direction::Forward, steps(3)), None);
         let known = Steps { oldest: 3, newest: Some(3) };
         assert_eq!(play.cross(Direction::Back, known), None);
-    }
-
-    #[test]
-    fn a_hurried_step_makes_room_for_the_next_one_at_once() {
-        let mut play = showing(3);
-        play.hurry();
-        assert_eq!(play.pass(Nanos(MS), Steps::default()), None, "there is no other yet");
-        assert_eq!(play.pass(Nanos(MS), steps(4)), Some(4));
     }
 
     #[test]

@@ -73,6 +73,13 @@ pub enum State {
     Failed(Explained),
 }
 
+impl State {
+    /// Whether no step follows.
+    pub fn has_failed(&self) -> bool {
+        matches!(self, Self::NotFinite { .. } | Self::Hang { .. } | Self::Failed(_))
+    }
+}
+
 /// A run and all that is known of it.
 #[derive(Debug)]
 pub struct Run {
@@ -86,6 +93,8 @@ pub struct Run {
     memory_cap: Option<Bytes>,
     /// Ranks and links that are slow on purpose.
     delays: Delays,
+    /// The first step that ran as the run is now: with this Plan, and ranks and links as slow as now.
+    same_since: u64,
     /// `(step, loss)` of all steps.
     losses: Vec<(u64, f64)>,
     /// What was left behind, the newest first, and how often that has happened.
@@ -167,6 +176,7 @@ impl Run {
             forks: Vec::new(),
             captured: None,
             fell_back: None,
+            same_since: 0,
             wants_to_train: true,
         }
     }
@@ -257,6 +267,11 @@ impl Run {
         }
     }
 
+    /// The first step that ran as the run is now.
+    pub fn same_since(&self) -> u64 {
+        self.same_since
+    }
+
     /// A step as it was measured.
     pub fn measured(&self, step: u64) -> Option<&Arc<Trace>> {
         let first = self.traces.front()?.step;
@@ -282,7 +297,10 @@ impl Run {
             return Vec::new();
         };
         let from = (index + 1).saturating_sub(MEDIAN_OVER);
-        self.traces.range(from..=index).cloned().collect()
+        // Medians are of steps of one kind: not of those before a rank became slow.
+        let kind = |step: u64| step >= self.same_since;
+        let recent = self.traces.range(from..=index);
+        recent.filter(|trace| kind(trace.step) == kind(step)).cloned().collect()
     }
 
     /// Takes over what has been told since the last call; whether there was anything.
@@ -308,6 +326,7 @@ impl Run {
                 self.facts = Some(facts);
                 self.traces.clear();
                 self.captured = None;
+                self.changed();
             }
             Event::Step(step) => self.stepped(step),
             Event::HeldOut { trained, loss } => self.held_out.push((trained, loss)),
@@ -351,11 +370,19 @@ impl Run {
                 }
                 self.state = State::Held;
             }
-            Event::Delayed(delays) => self.delays = delays,
+            Event::Delayed(delays) => {
+                self.delays = delays;
+                self.changed();
+            }
             Event::Captured { captured, .. } => self.captured = Some(captured),
             Event::Forked(fork) => self.forks.push(fork),
             Event::Stopped => {}
         }
+    }
+
+    /// Steps that follow run in another way than those before.
+    fn changed(&mut self) {
+        self.same_since = self.losses.last().map_or(0, |(step, _)| step + 1);
     }
 
     /// What was left behind, the newest first, and how often that has happened.
@@ -377,6 +404,8 @@ impl Run {
 
     fn keep_left(&mut self, left: Left) {
         if left.losses.len() > 1 {
+            // Two of one name could not be told apart.
+            self.left.1.retain(|other| other.name != left.name);
             self.left.1.insert(0, left);
             self.left.1.truncate(KEPT_LEFT);
             self.left.0 += 1;

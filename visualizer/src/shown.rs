@@ -254,6 +254,39 @@ pub enum Command {
     OpenSchedule(PathBuf),
 }
 
+/// News for the person, in the line that explains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// What is said.
+    pub text: String,
+    /// How it is meant.
+    pub tone: Tone,
+}
+
+/// How something is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// As it should be.
+    Plain,
+    /// Not as it was asked for.
+    Warning,
+    /// It failed.
+    Error,
+}
+
+impl Notice {
+    /// Something has failed.
+    pub fn failure(text: impl Into<String>) -> Self {
+        Self { text: text.into(), tone: Tone::Error }
+    }
+}
+
+impl<T: Into<String>> From<T> for Notice {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), tone: Tone::Plain }
+    }
+}
+
 /// A side of the lower band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {

@@ -2,6 +2,8 @@
 //!
 //! One line each, at most 120 characters, in the words of the field.
 
+use std::collections::BTreeSet;
+
 use shardlab::config::layout::ZeroStage;
 use shardlab::config::{Layout, Scenario, ScheduleName};
 use shardlab::exec::{DeviceInfo, DeviceKind, NonFinite};
@@ -62,7 +64,7 @@ pub fn cuts_and_schedule(layout: &Layout) -> String {
 /// cut into, if that is what differs.
 pub fn left_behind(old: &Scenario, new: &Scenario) -> Option<String> {
     let is_same = old.model == new.model && old.data == new.data;
-    let (was, is) = (cuts(&old.layout), cuts(&new.layout));
+    let (was, is) = (cuts_and_schedule(&old.layout), cuts_and_schedule(&new.layout));
     is_same.then(|| if was == is { "the run before".into() } else { was })
 }
 
@@ -119,17 +121,21 @@ pub fn done(trained: u64, shown: Option<u64>) -> String {
 pub const LEFT_ALONE: &str = "Paused after 10 minutes without input. Space goes on.";
 
 /// A step with a number that is not finite: `Step 57: first non-finite number on rank 3, layer 2, B1,
-/// in lm_head.weight.`
+/// the gradient of mlp.up_proj.`
 pub fn not_finite(step: u64, first: Option<&NonFinite>) -> String {
-    let Some(NonFinite { rank, origin, buffer, tensor, .. }) = first else {
+    let Some(first) = first else {
         return format!("Step {}: the loss or the gradient norm is not finite.", step + 1);
     };
+    let NonFinite { rank, origin, .. } = first;
     let mut text = format!("Step {}: first non-finite number on rank {rank}", step + 1);
+    let mut held = first.held_by().replace(".weight", "");
     if let Some(layer) = origin.layer {
         text += &format!(", layer {layer}");
+        // The layer is told already.
+        held = held.replace(&format!("model.layers.{layer}."), "");
     }
     let part = label(Work::of(*origin), origin.microbatch);
-    text + &format!(", {part}, in {}.", tensor.as_ref().unwrap_or(buffer))
+    text + &format!(", {part}, {held}.")
 }
 
 /// A step that does not end: what is never sent, or who waits for whom.
@@ -141,10 +147,11 @@ pub fn hang(report: &[String], unsent: &[Unsent]) -> String {
     }
 }
 
-/// Training goes on elsewhere than asked for.
+/// Training goes on elsewhere than asked for; why in a few words.
 pub fn fell_back(why: &Explained) -> String {
     let Explained { what, why, .. } = why;
-    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    let short = why.split_once(": ").map_or(why.as_str(), |(short, _)| short);
+    let why = if short.is_empty() { String::new() } else { format!(": {short}") };
     format!("{what}{why}. Training on the CPU instead.")
 }
 
@@ -179,6 +186,31 @@ pub fn tells_time(text: &str) -> bool {
             && ["ns", "µs", "ms", "s", "%"].contains(&unit)
     });
     tells && !Badge::ALL.iter().any(|badge| text.contains(badge.word()))
+}
+
+/// What a badge means in this run: on `devices`, with links that take no time or are as `links` says;
+/// `machine` is what a prediction is of.
+pub fn meaning(badge: Badge, devices: &[DeviceInfo], links: &str, machine: &str) -> String {
+    let word = badge.word();
+    match badge {
+        Badge::Counted | Badge::Formula => format!("{word}: {}.", badge.meaning()),
+        Badge::Measured => {
+            let ranks = devices.len();
+            let kinds: BTreeSet<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+            let host = devices.iter().all(|device| device.kind == DeviceKind::Host);
+            let how = match (ranks, kinds.len()) {
+                (0, _) => String::new(),
+                (1, _) => "; the rank had its device".into(),
+                _ if host => format!("; {ranks} ranks took turns on the CPU"),
+                (ranks, kinds) if ranks == kinds => "; each rank had its device".into(),
+                (_, 1) => format!("; {ranks} ranks took turns on 1 device"),
+                (_, kinds) => format!("; {ranks} ranks took turns on {kinds} devices"),
+            };
+            format!("{word}: {}{how}.", badge.meaning())
+        }
+        Badge::Replayed => format!("{word}: {}; links: {links}.", badge.meaning()),
+        Badge::Predicted => format!("{word}: cost model of {machine}."),
+    }
 }
 
 /// The title of the window.
@@ -238,6 +270,35 @@ mod tests {
         for text in ["Rank 0 → 2, data: 0.5 MiB this step.", "12 ms (REPLAYED)", "step 12 seen", ""]
         {
             assert!(!tells_time(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_badge_says_what_it_means_in_this_run() {
+        let device = |name: &str, kind| DeviceInfo {
+            name: name.into(),
+            kind,
+            api: String::new(),
+            driver: String::new(),
+        };
+        let says = |badge, devices: &[DeviceInfo]| meaning(badge, devices, "free", "8 × H100");
+        let cpu = vec![device("cpu", DeviceKind::Host); 8];
+        let one = vec![device("Radeon", DeviceKind::Discrete); 4];
+        let own = ["a", "b"].map(|name| device(name, DeviceKind::Discrete));
+        assert_eq!(
+            says(Badge::Measured, &cpu),
+            "MEASURED: clock time of this run; 8 ranks took turns on the CPU."
+        );
+        assert!(says(Badge::Measured, &one).ends_with("4 ranks took turns on 1 device."));
+        assert!(says(Badge::Measured, &own).ends_with("each rank had its device."));
+        assert_eq!(
+            says(Badge::Replayed, &cpu),
+            "REPLAYED: measured pieces, laid out as if every rank had its own device; links: free."
+        );
+        assert_eq!(says(Badge::Predicted, &[]), "PREDICTED: cost model of 8 × H100.");
+        for badge in Badge::ALL {
+            let text = says(badge, &cpu);
+            assert!(text.starts_with(badge.word()) && text.chars().count() <= 120, "{text}");
         }
     }
 

@@ -13,7 +13,7 @@ use crate::broken::{Change, Under, changes, everywhere};
 use crate::over::{About, Over};
 use crate::panels;
 use crate::run::State;
-use crate::shown::{Popup, Shared, Step};
+use crate::shown::{Notice, Popup, Shared, Step};
 
 impl App {
     /// Breaks something: in the run as it stands, or, where it makes another training, from the
@@ -24,7 +24,7 @@ impl App {
             return;
         };
         if let Err(error) = check_plan(&facts.original, fault) {
-            self.notice = Some(format!("{error}."));
+            self.notice = Some(Notice::failure(format!("{error}.")));
             return;
         }
         self.notice = None;
@@ -59,7 +59,7 @@ impl App {
             self.run.set_faults(self.broken.faults().to_vec());
             let step = self.play.follow(self.run.steps());
             self.bring(step);
-            self.play.hurry();
+            self.awaits_change = Some(self.run.same_since());
         } else {
             let scenario = self.broken.training_of(self.run.scenario());
             self.train_broken(ctx, scenario);

@@ -100,6 +100,7 @@ impl App {
             let step = self.play.seek_step(u64::MAX, steps);
             self.bring(step);
         }
+        self.await_change(steps);
         let step = self.play.pass(Nanos((elapsed * 1e9) as u64), steps);
         self.bring(step);
         self.run.let_train(self.play.lets_train());
@@ -116,6 +117,20 @@ impl App {
             ctx.request_repaint_after(self.pace.until_next() + early);
         } else if self.first_ended.is_some() && self.step.is_none() {
             ctx.request_repaint_after(Duration::from_millis(100));
+        }
+    }
+
+    /// Shows the first step that runs with what was broken or mended, as soon as there is one.
+    fn await_change(&mut self, steps: Steps) {
+        let Some(was) = self.awaits_change else { return };
+        let since = self.run.same_since();
+        if self.play.mode() != Mode::Live || self.run.state().has_failed() {
+            // Somebody looks at something else, or there is none.
+            self.awaits_change = None;
+        } else if since != was && steps.newest.is_some_and(|newest| newest >= since) {
+            self.awaits_change = None;
+            let step = self.play.follow(steps);
+            self.bring(step);
         }
     }
 
@@ -164,11 +179,27 @@ impl App {
         }
     }
 
+    /// Whether the notice came after the pointer was moved last: it is not hidden then by what happens
+    /// to lie under the pointer.
+    fn is_news(&mut self, ctx: &egui::Context) -> bool {
+        let at = ctx.pointer_hover_pos();
+        if self.news.0 != self.notice {
+            self.news = (self.notice.clone(), at);
+        }
+        let near = |a: egui::Pos2, b: egui::Pos2| a.distance(b) <= NEAR;
+        match (self.news.1, at) {
+            (Some(then), Some(now)) => near(then, now),
+            (None, Some(_)) => false,
+            (_, None) => true,
+        }
+    }
+
     /// Draws all parts; what they ask for.
     pub(super) fn parts(&mut self, ui: &mut egui::Ui, window: Area) -> Vec<Command> {
+        let is_news = self.is_news(ui.ctx());
         let Self { desk, run, play, step, sight, zones, view, broken, .. } = self;
         desk.audit.begin();
-        desk.hint = None;
+        desk.pointed = None;
         let axis = self.axis.axis();
         let running = (self.now - self.trained_at.1 > LONG).then_some(self.trained_at.0);
         let predicted = run.facts().and_then(|facts| self.here.step(facts)?.ok());
@@ -220,7 +251,7 @@ impl App {
             commands.extend(over.show(ui.ctx(), desk, &around));
         }
         // Last, because it speaks of what is under the pointer now.
-        let hint = desk.hint.take();
+        let pointed = desk.pointed.take();
         let about = match view.workspace {
             Workspace::Watch => None,
             Workspace::Compare => Some(About {
@@ -228,27 +259,32 @@ impl App {
                 chosen: self.compare.chosen(),
                 idle: self.compare.sentence(run),
                 badge: self.compare.badge(),
+                machine: None,
             }),
             Workspace::Plan => Some(About {
                 pointed_at: self.planning.pointed_at(),
                 chosen: self.planning.chosen(),
                 idle: self.planning.sentence(),
                 badge: Some(Badge::Predicted),
+                machine: Some(self.planning.machine()),
             }),
         };
         let said = explain::said(
             (&shared, self.medium),
-            hint.as_deref(),
-            self.notice.as_deref(),
+            pointed.as_ref(),
+            (self.notice.as_ref(), is_news),
             about.as_ref(),
         );
-        let file = self.exporting.path(self.notice.as_deref());
+        let file = self.exporting.path(self.notice.as_ref());
         part(ui, desk, ("explanation", zones.explain), |board, area| {
             commands.extend(explain::show(board, area, &shared, (&said, file)));
         });
         commands
     }
 }
+
+/// A pointer that is nearer to where it was, in points, has not been moved on purpose.
+const NEAR: f32 = 6.0;
 
 /// Draws one part on its ground, cut to its area.
 pub(super) fn part(

@@ -7,12 +7,12 @@ use shardlab::trace::Badge;
 use shardlab::trace::draw::scene::{Area, Point};
 use shardlab::trace::draw::theme::Rgb;
 
-use crate::board::{Board, Control, Style};
+use crate::board::{Board, Control, Pointed, Style};
 use crate::broken;
 use crate::keys::Action;
 use crate::play::Mode;
 use crate::run::State;
-use crate::shown::{Command, Popup, Shared, Step};
+use crate::shown::{Command, Notice, Popup, Shared, Step, Tone};
 use crate::style::Look;
 use crate::texts::{self, Medium};
 
@@ -29,6 +29,14 @@ pub(super) struct Said {
 }
 
 impl Said {
+    /// The same where there is no room beside it: the badge in brackets.
+    pub(super) fn with_badge(self) -> String {
+        match self.badge {
+            Some(badge) => format!("{} ({})", self.text.trim_end_matches('.'), badge.word()) + ".",
+            None => self.text,
+        }
+    }
+
     fn new(text: String, tone: Tone) -> Self {
         Self { text, tone, badge: None }
     }
@@ -42,13 +50,6 @@ impl Said {
         let badge = badge.filter(|_| texts::tells_time(&self.text));
         Self { badge, ..self }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tone {
-    Plain,
-    Warning,
-    Error,
 }
 
 /// A button at the end of the line.
@@ -70,20 +71,29 @@ pub(super) struct About {
     pub(super) idle: String,
     /// Where times come from in what is pointed at or chosen.
     pub(super) badge: Option<Badge>,
+    /// What a prediction is of, if not of this machine.
+    pub(super) machine: Option<String>,
 }
 
-/// What there is to say.
+/// What there is to say; news come first until the pointer is moved.
 pub(super) fn said(
     (shared, medium): (&Shared<'_>, Medium),
-    hint: Option<&str>,
-    notice: Option<&str>,
+    pointed: Option<&Pointed>,
+    (notice, is_news): (Option<&Notice>, bool),
     about: Option<&About>,
 ) -> Said {
-    if let Some(hint) = hint {
-        return Said::plain(hint);
+    let news = notice.map(|Notice { text, tone }| Said::new(text.clone(), *tone));
+    if let Some(news) = news.as_ref().filter(|_| is_news) {
+        return news.clone();
     }
     // In Watch all steps are replayed.
     let badge = about.map_or(Some(Badge::Replayed), |about| about.badge);
+    match pointed {
+        Some(Pointed::Badge(badge)) => return Said::plain(meaning(*badge, shared, about)),
+        Some(Pointed::Control(hint)) => return Said::plain(hint.as_str()),
+        Some(Pointed::Shown(text)) => return Said::plain(text.as_str()).by(badge),
+        None => {}
+    }
     let pointed_at = match about {
         Some(about) => about.pointed_at.clone(),
         None => {
@@ -93,8 +103,8 @@ pub(super) fn said(
     if let Some(text) = pointed_at {
         return Said::plain(text).by(badge);
     }
-    if let Some(notice) = notice {
-        return Said::plain(notice);
+    if let Some(news) = news {
+        return news;
     }
     if let Some(text) = trouble(shared.run.state()) {
         return Said::new(text, Tone::Error);
@@ -121,6 +131,16 @@ pub(super) fn said(
     let layout = &shared.scenario().layout;
     let ranks = layout.mesh().size();
     Said::plain(texts::idle(layout, ranks > ROWS_MOST && ranks > layout.pp, medium))
+}
+
+/// What a badge means in what is shown.
+fn meaning(badge: Badge, shared: &Shared<'_>, about: Option<&About>) -> String {
+    let facts = shared.run.facts();
+    let devices = facts.map_or(&[][..], |facts| &facts.devices);
+    let slow = facts.is_some_and(|facts| !facts.delays.links.is_empty());
+    let links = if slow { "free, but for those slowed on purpose" } else { "free" };
+    let machine = about.and_then(|about| about.machine.as_deref());
+    texts::meaning(badge, devices, links, machine.unwrap_or("this machine, as calibrated"))
 }
 
 /// What went wrong, if a run has ended so.
@@ -177,12 +197,10 @@ pub(super) fn show(
     }
     if let Some(badge) = said.badge {
         let width = board.width(badge.word(), look.small()).ceil() + look.gap(3);
-        if board.width(&said.text, look.small()) <= rest.width - width {
-            let (place, left) = rest.cut_right(width);
-            rest = left;
-            let faint = Style::sized(look.small()).ink(look.theme.faint);
-            board.write(place, badge.word(), faint.right());
-        }
+        let (place, left) = rest.cut_right(width);
+        rest = left;
+        let faint = Style::sized(look.small()).ink(look.theme.faint);
+        board.write(place, badge.word(), faint.right());
     }
     let ink = ink(&look, said.tone);
     // A screen reader hears it as the value of one node.
@@ -247,14 +265,24 @@ fn offers(shared: &Shared<'_>) -> Vec<Offer> {
         }
         State::Hang { .. } => vec![restart, step_back()],
         State::Starting(_) | State::Training | State::Held if is_broken => vec![mend],
-        State::Training | State::Held if run.fell_back().is_some() => {
-            vec![Offer {
-                text: "Try again".into(),
-                hint: "Trains on the device that was asked for.",
-                ..restart
-            }]
-        }
-        State::Starting(_) | State::Training | State::Held => Vec::new(),
+        State::Training | State::Held => match run.fell_back() {
+            Some(why) => {
+                let again = Offer {
+                    text: "Try again".into(),
+                    hint: "Trains on the device that was asked for.",
+                    ..restart
+                };
+                let details = Offer {
+                    id: "details of the device",
+                    text: "Details".into(),
+                    hint: "The whole reason, and what to do about it.",
+                    command: Command::Tell(why.to_string()),
+                };
+                vec![again, details]
+            }
+            None => Vec::new(),
+        },
+        State::Starting(_) => Vec::new(),
     }
 }
 

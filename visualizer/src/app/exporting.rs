@@ -17,6 +17,7 @@ use crate::export::film::{Estimate, Film};
 use crate::export::job::{Job, Material, Shown};
 use crate::export::order::{Colours, Form, Order};
 use crate::over::Offer;
+use crate::shown::Notice;
 
 /// The last export, and what of it is still to be drawn.
 #[derive(Debug, Default)]
@@ -39,9 +40,9 @@ struct Rest {
 
 impl Exporting {
     /// Where the file is that `notice` tells of.
-    pub(super) fn path(&self, notice: Option<&str>) -> Option<&Path> {
+    pub(super) fn path(&self, notice: Option<&Notice>) -> Option<&Path> {
         let (said, path) = self.written.as_ref()?;
-        (Some(said.as_str()) == notice).then_some(path.as_path())
+        (said == &notice?.text).then_some(path.as_path())
     }
 }
 
@@ -103,7 +104,9 @@ impl App {
                 self.exporting.job = Some(job);
                 self.notice = Some("The file is being written …".into());
             }
-            Err(error) => self.notice = Some(format!("The export cannot start: {error}")),
+            Err(error) => {
+                self.notice = Some(Notice::failure(format!("The export cannot start: {error}")))
+            }
         }
     }
 
@@ -148,7 +151,8 @@ impl App {
         {
             let drawing = self.on_paper(Wanted { at: Some(at), ..film.wanted });
             let (left, count) = (film.instants.len(), film.count);
-            self.notice = Some(format!("Drawing the animation: {} of {count} …", count - left));
+            self.notice =
+                Some(format!("Drawing the animation: {} of {count} …", count - left).into());
             // An export that has failed meanwhile takes no more of them.
             if film.sender.send(drawing).is_ok() && left > 0 {
                 self.exporting.film = Some(film);
@@ -160,10 +164,10 @@ impl App {
         match answer {
             Ok(written) => {
                 let said = format!("Saved {} to {}", written.bytes, written.path.display());
-                self.notice = Some(said.clone());
+                self.notice = Some(said.clone().into());
                 self.exporting.written = Some((said, written.path));
             }
-            Err(error) => self.notice = Some(error.to_string()),
+            Err(error) => self.notice = Some(Notice::failure(error.to_string())),
         }
     }
 

@@ -58,7 +58,7 @@ use crate::panels::{self, Panel};
 use crate::play::Play;
 use crate::run::Run;
 use crate::saved::{Saved, View};
-use crate::shown::{Command, Side, Sight, Step};
+use crate::shown::{Command, Notice, Side, Sight, Step};
 use crate::style::{Distance, Look, Scheme, fonts};
 use crate::texts::Medium;
 use crate::zones::{Dividers, Zones};
@@ -135,9 +135,14 @@ pub struct App {
     over: Option<Over>,
     exporting: Exporting,
     /// A line for the person; gone with the next thing that is done.
-    notice: Option<String>,
+    notice: Option<Notice>,
+    /// The notice of the last frame, and where the pointer was when it came.
+    news: (Option<Notice>, Option<egui::Pos2>),
     /// Whether playback waits for a step that was asked for while paused.
     awaits_step: bool,
+    /// Something was broken or mended: the first step that runs so is awaited, which comes after the run
+    /// has changed from what it was since this step.
+    awaits_change: Option<u64>,
     /// When the first step of the run had ended.
     first_ended: Option<f64>,
     last_input: f64,
@@ -165,7 +170,7 @@ impl App {
         look.apply(ctx);
         let run = begin(ctx, scenario, &options, Vec::new(), source);
         let mut app = Self {
-            desk: Desk { look, audit: Audit::default(), hint: None },
+            desk: Desk { look, audit: Audit::default(), pointed: None },
             medium: Medium::Window,
             keys,
             source,
@@ -190,8 +195,10 @@ impl App {
             marks_from: None,
             over: None,
             exporting: Exporting::default(),
-            notice: (!notes.is_empty()).then(|| notes.join("; ")),
+            notice: (!notes.is_empty()).then(|| notes.join("; ").into()),
+            news: (None, None),
             awaits_step: false,
+            awaits_change: None,
             first_ended: None,
             last_input: 0.0,
             trained_at: (0, 0.0),
@@ -352,7 +359,7 @@ impl App {
             self.look_as(view);
             self.dress(ctx);
         }
-        self.notice = (!left_out.is_empty()).then(|| left_out.join("; "));
+        self.notice = (!left_out.is_empty()).then(|| left_out.join("; ").into());
         self.keep();
     }
 
@@ -367,7 +374,7 @@ impl App {
         }
         match Saved::read(file.path()) {
             Ok((saved, left_out)) => self.open(ctx, saved, &left_out),
-            Err(why) => self.notice = Some(why.replace('\n', "; ")),
+            Err(why) => self.notice = Some(Notice::failure(why.replace('\n', "; "))),
         }
     }
 
@@ -375,7 +382,7 @@ impl App {
     fn keep(&mut self) {
         let Some(path) = &self.store else { return };
         if let Err(error) = self.saved().write(path) {
-            self.notice = Some(format!("{}: not saved: {error}", path.display()));
+            self.notice = Some(Notice::failure(format!("{}: not saved: {error}", path.display())));
         }
     }
 }

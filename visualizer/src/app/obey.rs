@@ -19,7 +19,7 @@ use crate::over::Over;
 use crate::panels;
 use crate::play::{Direction, OnScreen};
 use crate::run::{Run, State};
-use crate::shown::{Command, Popup, Revealed, Side, Sight, Step, Workspace};
+use crate::shown::{Command, Notice, Popup, Revealed, Side, Sight, Step, Workspace};
 use crate::style::{Look, Scheme};
 
 impl App {
@@ -55,7 +55,7 @@ impl App {
             Command::Menu(target, at) => self.menu(target, at),
             Command::Toggle(popup) => self.toggle(popup),
             Command::Close => self.over = None,
-            Command::Tell(text) => self.notice = Some(text),
+            Command::Tell(text) => self.notice = Some(text.into()),
             Command::Export(order) => self.export(ctx, *order),
             Command::CopyPath => self.copy_path(ctx),
             Command::Within(half, command) => {
@@ -150,7 +150,7 @@ impl App {
             Action::Row(direction) => self.select_row(direction),
             Action::Select => self.select_here(),
             Action::Escape => self.escape(ctx),
-            Action::Describe => self.notice = self.description(),
+            Action::Describe => self.notice = self.description().map(Into::into),
             Action::Tab(number) => self.open_tab(usize::from(number)),
             Action::Workspace(workspace) => {
                 self.over = None;
@@ -230,7 +230,7 @@ impl App {
         self.figures.clear();
         self.sight = Sight::default();
         self.marks_from = None;
-        self.awaits_step = false;
+        (self.awaits_step, self.awaits_change) = (false, None);
         self.first_ended = None;
         self.notice = None;
         self.left.iter_mut().chain(&mut self.right).for_each(|panel| panel.clear());
@@ -314,7 +314,7 @@ impl App {
             let text =
                 format!("Pinned: {}. Compare can hold others against it.", foreseen.held.name);
             self.compare.pin(Arc::clone(&foreseen.held));
-            self.notice = Some(text);
+            self.notice = Some(text.into());
             return;
         }
         let Some(step) = &self.step else {
@@ -323,8 +323,9 @@ impl App {
         };
         self.compare.pin(Arc::new(Held::pinned(step)));
         let number = step.number() + 1;
-        self.notice =
-            Some(format!("Step {number} is pinned: Compare can hold any other one against it."));
+        self.notice = Some(
+            format!("Step {number} is pinned: Compare can hold any other one against it.").into(),
+        );
     }
 
     /// Trains the cut that is planned, here.
@@ -335,7 +336,7 @@ impl App {
                 self.turn_to(Workspace::Watch);
                 self.train(ctx, scenario);
             }
-            Err(why) => self.notice = Some(format!("{why}.")),
+            Err(why) => self.notice = Some(Notice::failure(format!("{why}."))),
         }
     }
 

@@ -74,7 +74,7 @@ impl App {
         look.apply(&paper.0);
         let mut audit = Audit::default();
         audit.keep_scenes();
-        let desk = std::mem::replace(&mut self.desk, Desk { look, audit, hint: None });
+        let desk = std::mem::replace(&mut self.desk, Desk { look, audit, pointed: None });
         self.medium = Medium::Picture;
         let play = wanted.at.map(|at| {
             let there = self.play.clone().with_playhead(at);
@@ -177,7 +177,7 @@ impl App {
         let (axis, step) = (self.axis.axis(), step.as_ref());
         let (running, predicted) = (None, None);
         let shared = Shared { run, play, step, axis, sight, running, broken, predicted };
-        explain::said((&shared, Medium::Picture), None, None, None).text
+        explain::said((&shared, Medium::Picture), None, (None, false), None).with_badge()
     }
 
     /// How the run is cut and what runs it; a picture of a broken run never passes for one of a whole

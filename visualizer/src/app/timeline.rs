@@ -145,8 +145,17 @@ impl TimelinePart {
             // Steps are written as people count them.
             let chosen = chosen.map(|step| step - 1).filter(|step| *step != shown_step(shared));
             commands.extend(chosen.map(Command::SeekStep));
-            if response.hovered() {
-                board.hint("The loss of the last 200 steps: press or drag to see a step again.");
+            let pointed = response.hover_pos().and_then(|pos| steps.step_at(pos.x));
+            if let Some(pointed) = pointed {
+                let oldest = shared.run.steps().oldest + 1;
+                board.hint(match pointed < oldest {
+                    true => format!(
+                        "Step {pointed} has its loss alone: the times of steps are known from step \
+                         {oldest} on."
+                    ),
+                    false => "The loss of the last 200 steps: press or drag to see a step again."
+                        .to_owned(),
+                });
             }
         }
         commands
@@ -344,13 +353,15 @@ fn mini_map(
         return None;
     }
     let column = |above: Area| Area { left: above.left, width: above.width, ..area };
+    let steps = shared.run.steps();
     let values: Vec<f64> = shared.run.losses().iter().map(|(_, loss)| *loss).collect();
     let map = MiniMap {
         name: "loss",
         first: shared.run.losses().first().map_or(0, |(step, _)| *step) + 1,
         values: &values,
         shown: Some(shown_step(shared) + 1),
-        brush: None,
+        // Those before something was broken ran another Plan, and older ones are known no more.
+        brush: (steps.oldest > 0 && steps.newest.is_some()).then_some(steps.oldest + 1..u64::MAX),
     };
     let bars = column(layout.track).shrunk(0.0, 3.0);
     let (names, memory) = (column(layout.labels), layout.memory.map(column));

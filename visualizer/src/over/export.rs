@@ -12,12 +12,16 @@ use crate::board::{Board, Control, Style};
 use crate::export::film::Estimate;
 use crate::export::order::{Colours, Existing, Form, Order};
 use crate::export::parts::{Part, file_name};
+use crate::export::try_out;
 use crate::shown::{Command, Workspace};
 
 /// Height before scaling.
 pub(super) const HEIGHT: f32 = 368.0;
 /// Height of a button before scaling.
 const BUTTON: f32 = 30.0;
+
+/// Endings by which people know a kind of file.
+const ENDINGS: [&str; 6] = ["png", "svg", "gif", "csv", "jsonl", "json"];
 
 /// What there is to export, as it was when the dialogue was opened.
 #[derive(Clone, Debug)]
@@ -228,6 +232,35 @@ impl Export {
         }
     }
 
+    /// Why nothing can be written to this place.
+    fn refusal(&self, path: &Path) -> Option<String> {
+        if path.is_dir() && self.form != Form::TraceOfRanks {
+            return Some(format!("{} is a folder. Add the name of a file", path.display()));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Some(format!(
+                "There is no folder {}. Make it, or give another",
+                folder.display()
+            ));
+        }
+        // `.json` is all that is asked of a trace.
+        let own = self.form.ending().rsplit('.').next().unwrap_or_default();
+        let typed = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+        let is_file = self.form != Form::TraceOfRanks;
+        let is_other =
+            |typed: &String| is_file && ENDINGS.contains(&typed.as_str()) && typed != own;
+        if let Some(typed) = typed.filter(is_other) {
+            let name = self.form.name();
+            return Some(format!(
+                "A {name} does not end in .{typed}. Choose above, or end it in .{own}"
+            ));
+        }
+        // A folder that is not there is not made by looking.
+        let place = if path.is_dir() { path.join("rank0") } else { path.into() };
+        try_out(&place).err().map(|why| why.to_string())
+    }
+
     fn go(&mut self) -> Vec<Command> {
         let path = PathBuf::from(self.path.trim());
         if path.as_os_str().is_empty() {
@@ -237,6 +270,10 @@ impl Export {
         if self.offer.step.is_none() && self.form != Form::Svg && !matches!(self.form, Form::Png(_))
         {
             self.error = Some("No step has ended yet. Close this and wait for the first".into());
+            return Vec::new();
+        }
+        if let Some(why) = self.refusal(&path) {
+            self.error = Some(why);
             return Vec::new();
         }
         let replaces = self.refused.as_deref() == Some(path.as_path());
@@ -394,6 +431,41 @@ mod tests {
         // A file for each rank is small enough.
         export.change(|export| (export.in_part, export.form) = (false, Form::TraceOfRanks));
         assert_eq!(exported(&export.go()), Some((None, Existing::Kept)));
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_told_while_it_can_be_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        let says = |form: Form, name: &str| {
+            let mut export = dialogue();
+            export.change(|export| export.form = form);
+            export.path = folder.path().join(name).display().to_string();
+            match export.go().is_empty() {
+                true => export.error.unwrap(),
+                false => String::new(),
+            }
+        };
+        for (form, name, what) in [
+            (Form::Png(1), "", "is a folder"),
+            (Form::Png(1), "none/a.png", "There is no folder"),
+            (Form::Png(1), "a.svg", "A PNG does not end in .svg"),
+            (Form::Csv, "a.jsonl", "end it in .csv"),
+            (Form::Trace, "file/a.json", "There is no folder"),
+        ] {
+            let said = says(form, name);
+            assert!(said.contains(what), "{name}: {said}");
+        }
+        for (form, name) in [
+            (Form::Png(4), "a.png"),
+            (Form::Trace, "a.json"),
+            (Form::Csv, "a.table"),
+            (Form::Svg, "a"),
+        ] {
+            assert_eq!(says(form, name), "", "{name}");
+        }
+        // Nothing was left behind by looking.
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod window;
 
 mod actions;
 mod audit;
+mod badges;
 mod command;
 mod compare;
 mod composition;
@@ -14,6 +15,7 @@ mod exports;
 mod faults;
 mod here;
 mod live;
+mod news;
 mod panels;
 mod pause;
 mod pictures;

@@ -3,10 +3,11 @@
 
 use std::process::Command as Process;
 
+use eframe::egui::Pos2;
 use egui_kittest::kittest::Queryable as _;
-use shardlab::exec::NonFinite;
+use shardlab::exec::{ExecError, NonFinite};
 use shardlab::mesh::Rank;
-use shardlab::plan::Origin;
+use shardlab::plan::{Origin, Phase, Role};
 use shardlab::trace::draw::scene::Area;
 use shardlab::train::driver::{Event, Explained};
 
@@ -30,15 +31,24 @@ fn a_number_that_is_not_finite_is_told_with_its_place() {
         rank: Rank(3),
         instr: 7,
         op: "matmul_tn".into(),
-        origin: Origin { layer: Some(2), microbatch: Some(1), ..Origin::default() },
+        origin: Origin {
+            phase: Phase::Backward,
+            layer: Some(2),
+            microbatch: Some(1),
+            ..Origin::default()
+        },
         buffer: "d_w_up".into(),
+        role: Role::Gradients,
         element: 5,
         value: f32::NAN,
         tensor: Some("model.layers.2.mlp.up_proj.weight".into()),
         was_read: false,
     };
     let (window, line) = told(Event::NotFinite { step: 56, first: Some(Box::new(first)) });
-    assert!(line.starts_with("Step 57: first non-finite number on rank 3"), "{line}");
+    assert_eq!(
+        line,
+        "Step 57: first non-finite number on rank 3, layer 2, B1, the gradient of mlp.up_proj."
+    );
     assert!(window.harness.query_by_label("Restart").is_some());
 }
 
@@ -52,20 +62,28 @@ fn a_hang_says_who_waits_for_what() {
 
 #[test]
 fn a_device_that_fails_is_named_and_training_goes_on() {
-    let why = Explained {
-        what: "Radeon 680M".into(),
-        why: "failed its self-test (wrong sum in matmul)".into(),
-        remedy: "Update the driver".into(),
+    let error = ExecError::Device {
+        device: "Radeon 680M".into(),
+        why: "its self test failed: matmul_nn equals the host's: element 1 is 2.5 instead of 2"
+            .into(),
+        remedy: "Update the driver, or take another device".into(),
     };
+    let why = Explained::of(&error);
     let mut window = Window::open(Opened::default());
     window.tell(Event::DeviceFellBack { why });
     window.tell(Event::Playing);
     window.frames(2);
     let line = window.explanation();
-    assert_eq!(
-        line,
-        "Radeon 680M: failed its self-test (wrong sum in matmul). Training on the CPU instead."
-    );
+    assert_eq!(line, "Radeon 680M: its self test failed. Training on the CPU instead.");
+    assert!(window.harness.query_by_label("Try again").is_some());
+    // The rest is told when it is asked for.
+    let in_line = |at: &Pos2| at.y < 80.0;
+    let buttons = window.harness.query_all_by_label("Details");
+    let details = buttons.map(|node| node.rect().center()).find(in_line);
+    window.click(details.expect("it stands in the line that explains"));
+    window.hover(640.0, 300.0);
+    let line = window.explanation();
+    assert!(line.contains("element 1 is 2.5 instead of 2. Update the driver"), "{line}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) struct Painter<'p, 'a> {
     sketch: &'p mut Sketch<'a>,
     timeline: &'p Timeline,
     layout: &'p Layout,
-    roles: &'p mut Roles,
+    roles: &'p Roles,
     theme: Theme,
 }
 
@@ -44,7 +44,7 @@ impl<'p, 'a> Painter<'p, 'a> {
         sketch: &'p mut Sketch<'a>,
         timeline: &'p Timeline,
         layout: &'p Layout,
-        roles: &'p mut Roles,
+        roles: &'p Roles,
     ) -> Self {
         let theme = *sketch.theme();
         Self { sketch, timeline, layout, roles, theme }
@@ -135,9 +135,6 @@ impl<'p, 'a> Painter<'p, 'a> {
             self.insides(rank, row, part);
         }
         let is_second = self.is_second_chunk(part, rank);
-        if is_second {
-            self.roles.note_chunk(part.work);
-        }
         let is_named = row.has_text && self.name(rank, part, (area, paint));
         if is_second && !is_named && area.width >= 4.0 {
             let (wide, high) = ((area.width * 0.5).min(8.0), (area.height * 0.3).min(6.0));
@@ -163,9 +160,6 @@ impl<'p, 'a> Painter<'p, 'a> {
             if let Some(area) = self.visible(band, span) {
                 let fill = self.roles.paint(work).fill;
                 self.sketch.fill(area, fill);
-                if work.is_none() {
-                    self.roles.note_notch(part.work);
-                }
             }
         }
     }

@@ -78,24 +78,62 @@ fn badge(sketch: &mut Sketch<'_>, ruler: Area, badge: Badge) -> f32 {
     chip.left
 }
 
-/// The paints of a picture, worked out once, and which of them it shows.
+/// The paints of a picture, worked out once, and which of them its legend explains: what the step
+/// has, not what is in sight or long enough to be seen, so that it stands still from step to step.
 #[derive(Debug)]
 pub(super) struct Roles {
     works: [Paint; Work::ALL.len()],
     waiting: Paint,
     message: Paint,
     pair: Paint,
-    has_works: [bool; Work::ALL.len()],
-    has_waiting: bool,
-    has_messages: bool,
-    has_pairs: bool,
-    /// Work inside of which a wait is shown.
-    notched: Option<Work>,
+    has: Kinds,
     /// What marks the ranks that end early or late, if any do.
     ends: Option<Rgb>,
     warning: Rgb,
-    /// Work of a second stage of a row that the picture shows.
-    chunk: Option<Work>,
+}
+
+/// What there is to be seen in a step, or in a picture of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kinds {
+    /// Work that takes time, by [`Work::ALL`].
+    pub(super) works: [bool; Work::ALL.len()],
+    /// Work of other lanes that takes time.
+    pub(super) beside: [bool; Work::ALL.len()],
+    /// Messages of passes that take time.
+    pub(super) messages: bool,
+    /// Waits.
+    pub(super) waits: bool,
+    /// Waits inside of work.
+    pub(super) notches: bool,
+    /// Work of a second stage of a row.
+    pub(super) chunks: bool,
+    /// Passes that run as one.
+    pub(super) pairs: bool,
+}
+
+impl Kinds {
+    /// What is in one or the other.
+    pub(super) fn or(self, other: Self) -> Self {
+        let any = |a: [bool; Work::ALL.len()], b: [bool; Work::ALL.len()]| {
+            std::array::from_fn(|index| a[index] || b[index])
+        };
+        Self {
+            works: any(self.works, other.works),
+            beside: any(self.beside, other.beside),
+            messages: self.messages || other.messages,
+            waits: self.waits || other.waits,
+            notches: self.notches || other.notches,
+            chunks: self.chunks || other.chunks,
+            pairs: self.pairs || other.pairs,
+        }
+    }
+
+    /// Where work of other lanes has a band: it is work as well; where not, it is not seen.
+    fn seen(self, has_band: bool) -> Self {
+        let nothing = Self { beside: Default::default(), messages: false, pairs: false, ..self };
+        let with_band = Self { works: self.beside, ..Self::default() };
+        if has_band { self.or(with_band) } else { nothing }
+    }
 }
 
 /// An entry of a legend.
@@ -126,57 +164,32 @@ enum Mark {
 }
 
 impl Roles {
-    pub(super) fn new(theme: &Theme) -> Self {
+    pub(super) fn new(theme: &Theme, timeline: &Timeline, layout: &Layout) -> Self {
+        let has_band = layout.rows.iter().any(|row| row.beside.is_some());
         Self {
             works: Work::ALL.map(|work| theme.work(work)),
             waiting: theme.waiting(),
             message: theme.message(),
             pair: Paint { fill: theme.faint, pattern: None, edge: None, ..theme.message() },
-            has_works: [false; Work::ALL.len()],
-            has_waiting: false,
-            has_messages: false,
-            has_pairs: false,
-            notched: None,
+            has: timeline.kinds.seen(has_band),
             ends: None,
             warning: theme.warning,
-            chunk: None,
         }
     }
 
-    /// The paint of work, or of waiting, which the picture now shows.
-    pub(super) fn paint(&mut self, work: Option<Work>) -> Paint {
-        match work {
-            Some(work) => {
-                self.has_works[work as usize] = true;
-                self.works[work as usize]
-            }
-            None => {
-                self.has_waiting = true;
-                self.waiting
-            }
-        }
+    /// The paint of work, or of waiting.
+    pub(super) fn paint(&self, work: Option<Work>) -> Paint {
+        work.map_or(self.waiting, |work| self.works[work as usize])
     }
 
-    /// The paint of a message, which the picture now shows.
-    pub(super) fn message(&mut self) -> Paint {
-        self.has_messages = true;
+    /// The paint of a message.
+    pub(super) fn message(&self) -> Paint {
         self.message
     }
 
-    /// The paint of what joins a pair, which the picture now shows.
-    pub(super) fn pair(&mut self) -> Paint {
-        self.has_pairs = true;
+    /// The paint of what joins a pair.
+    pub(super) fn pair(&self) -> Paint {
         self.pair
-    }
-
-    /// The picture shows work of a second stage of a row.
-    pub(super) fn note_chunk(&mut self, work: Option<Work>) {
-        self.chunk = self.chunk.or(work);
-    }
-
-    /// The picture shows a wait inside of work.
-    pub(super) fn note_notch(&mut self, work: Option<Work>) {
-        self.notched = self.notched.or(work);
     }
 
     /// The picture marks ranks that end early or late.
@@ -187,30 +200,33 @@ impl Roles {
     /// What a legend must explain.
     fn shown(&self) -> Vec<Entry> {
         let entry = |paint, letters, words| Entry { paint, letters, words, mark: None };
-        let works = Work::ALL.into_iter().filter(|work| self.has_works[*work as usize]);
+        let of_step = Work::ALL.into_iter().filter(|work| self.has.works[*work as usize]);
+        let works = of_step.clone();
         let works =
             works.map(|work| entry(self.works[work as usize], work.letters(), work.meaning()));
-        let message = self.has_messages.then(|| entry(self.message, "", "message"));
-        let waiting = self.has_waiting.then(|| entry(self.waiting, "", "waiting"));
-        let chunk = self.chunk.map(|work| {
-            let paint = self.works[work as usize];
-            Entry { mark: Some(Mark::Bar(paint.ink)), ..entry(paint, "", "second stage of a row") }
+        let message = self.has.messages.then(|| entry(self.message, "", "message"));
+        let waiting = self.has.waits.then(|| entry(self.waiting, "", "waiting"));
+        // Marks lie on the first of all works.
+        let ground = of_step.clone().next().map(|work| self.works[work as usize]);
+        let chunk = ground.filter(|_| self.has.chunks).map(|paint| Entry {
+            mark: Some(Mark::Bar(paint.ink)),
+            ..entry(paint, "", "second stage of a row")
         });
-        let notch = self.notched.map(|work| {
+        let notch = ground.filter(|_| self.has.notches).map(|paint| {
             let mark = Some(Mark::Notch(self.waiting.fill));
-            Entry { mark, ..entry(self.works[work as usize], "", "short waits inside") }
+            Entry { mark, ..entry(paint, "", "short waits inside") }
         });
         let ends = self.ends.map(|ink| {
             let mark = Some(Mark::Dot(ink));
             Entry { mark, ..entry(self.pair, "", "ends early or late") }
         });
-        let pair = self.has_pairs.then(|| entry(self.pair, "", "a pair: side by side"));
+        let pair = self.has.pairs.then(|| entry(self.pair, "", "a pair: side by side"));
         let usual = works.chain(message).chain(waiting).chain(chunk).chain(pair);
         usual.chain(notch).chain(ends).collect()
     }
 }
 
-/// Swatches with letters and, where there is room, words: only of what the picture shows.
+/// Swatches with letters and, where there is room, words: of what the step has.
 pub(super) fn draw_legend(sketch: &mut Sketch<'_>, layout: &Layout, roles: &Roles) {
     let theme = *sketch.theme();
     let unit = unit(&theme);

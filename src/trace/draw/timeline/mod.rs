@@ -30,6 +30,7 @@ pub use words::LONGEST;
 use std::ops::Range;
 use std::sync::Arc;
 
+use self::margins::Kinds;
 use self::row::RankRow;
 use super::{Block, blocks};
 use crate::ledger::ByRole;
@@ -68,6 +69,8 @@ pub struct Timeline {
     capacity: Option<Bytes>,
     /// Passes that run as one, `[rank][pair]`, ascending; empty where there are none.
     pairs: Vec<Vec<Span>>,
+    /// What there is to be seen in it.
+    kinds: Kinds,
 }
 
 /// One side of a message.
@@ -99,6 +102,8 @@ impl Timeline {
         let has_many_chunks = stages.max().is_some_and(|last| last >= 2 * mesh.pp);
         let halves = halves(&plan, order);
         let microbatches = stops::microbatches(&rows);
+        let kinds = (0..).map(Rank).zip(&rows).map(|(rank, row)| row.kinds(&plan, rank));
+        let kinds = kinds.fold(Kinds::default(), Kinds::or);
         let (end, memory) = (trace.end(), memory.to_vec());
         Self {
             plan,
@@ -114,6 +119,7 @@ impl Timeline {
             alike: Vec::new(),
             capacity: None,
             pairs: Vec::new(),
+            kinds,
         }
     }
 
@@ -127,6 +133,7 @@ impl Timeline {
     /// Joins passes that run as one by a bar below them: of each rank, ascending.
     #[must_use]
     pub fn with_pairs(mut self, pairs: Vec<Vec<Span>>) -> Self {
+        self.kinds.pairs = pairs.iter().any(|pairs| !pairs.is_empty());
         self.pairs = pairs;
         self
     }

@@ -17,7 +17,7 @@ use crate::trace::draw::theme::{Paint, Rgb, Theme};
 pub fn draw(sketch: &mut Sketch<'_>, timeline: &Timeline, frame: &Frame<'_>) -> Layout {
     let layout = Layout::new(timeline, frame, sketch.theme());
     sketch.fill(frame.area, sketch.theme().ground);
-    let mut roles = Roles::new(sketch.theme());
+    let mut roles = Roles::new(sketch.theme(), timeline, &layout);
     for row in layout.visible() {
         draw_row(sketch, timeline, (frame, &layout), row, &mut roles);
     }

@@ -6,6 +6,8 @@
 use std::ops::Range;
 
 use super::Level;
+use super::margins::Kinds;
+use crate::mesh::Rank;
 use crate::plan::Plan;
 use crate::trace::Span;
 use crate::trace::draw::blocks::{Beside, Piece, Row, State};
@@ -82,6 +84,28 @@ impl RankRow {
         let has_chunks = stages.any(|stage| Some(stage) != first);
         let sums = sums(&pieces);
         Self { blocks, cuts, layers, pieces, marks, beside, sums, has_chunks }
+    }
+
+    /// What there is to be seen in it.
+    pub(super) fn kinds(&self, plan: &Plan, rank: Rank) -> Kinds {
+        let Sum(spent) = self.before_piece(self.pieces.len());
+        let is_wait = |mark: &u32| work_of(&self.pieces[*mark as usize]).is_none();
+        let mut kinds = Kinds {
+            works: std::array::from_fn(|work| spent[work] > 0),
+            waits: spent[KINDS - 1] > 0,
+            notches: self.marks.iter().any(is_wait),
+            chunks: self.has_chunks,
+            ..Kinds::default()
+        };
+        for beside in self.beside.iter().filter(|beside| beside.span.end > beside.span.start) {
+            let origin = plan.programs[rank.index()].instrs[beside.instr as usize].origin;
+            let work = Work::of(origin);
+            match work.is_pass() {
+                true => kinds.messages = true,
+                false => kinds.beside[work as usize] = true,
+            }
+        }
+        kinds
     }
 
     /// How many cells there are at a level.

@@ -14,7 +14,7 @@ use shardlab::search::{Candidate, Cut};
 use shardlab::trace::Span;
 use shardlab::trace::draw::axis::TimeAxis;
 use shardlab::trace::draw::timeline::{Arrows, LONGEST, Target};
-use shardlab::units::Nanos;
+use shardlab::units::{Nanos, grouped};
 
 pub use self::foresee::Foreseen;
 pub use self::wish::{Control, Refusal, Wish};
@@ -285,6 +285,11 @@ impl Planning {
     /// What is chosen in the timeline.
     pub(super) fn chosen(&self) -> Option<String> {
         Some(self.foreseen()?.held.timeline.explain(&self.sight.selection?))
+    }
+
+    /// What the prediction is of: `1,024 GPUs of h100`.
+    pub(super) fn machine(&self) -> String {
+        format!("{} GPUs of {}", grouped(self.wish.gpus), self.wish.cluster)
     }
 
     /// What one sees, in one sentence.
