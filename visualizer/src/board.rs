@@ -27,6 +27,8 @@ pub struct Desk {
     pub audit: Audit,
     /// What the pointer is over.
     pub pointed: Option<Pointed>,
+    /// Whether a key was pressed after the pointer was moved last.
+    pub by_keys: bool,
 }
 
 /// What the pointer is over, for the line that explains.
@@ -423,7 +425,9 @@ impl<'a> Board<'a> {
             Chosen::Off => WidgetInfo::selected(Role::Button, true, false, name),
             Chosen::On => WidgetInfo::selected(Role::Button, true, true, name),
         });
-        if (response.hovered() || response.has_focus()) && !control.hint.is_empty() {
+        // Of the pointer and the focus speaks the one that was moved last.
+        let is_reached = response.has_focus() && self.desk.by_keys;
+        if (response.hovered() || is_reached) && !control.hint.is_empty() {
             self.point(Pointed::Control(control.hint.to_owned()));
         }
         response

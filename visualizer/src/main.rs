@@ -48,7 +48,10 @@ fn start(args: &Args) -> Result<Start, String> {
     let (last, mut notes) = match last {
         Some(Ok((saved, notes))) => (Some(saved), notes),
         // What cannot be read is told and replaced with the next change.
-        Some(Err(why)) => (None, vec![why]),
+        Some(Err(why)) => {
+            let why = why.replace('\n', "; ");
+            (None, vec![format!("What was open last cannot be used: {why}")])
+        }
         None => (None, Vec::new()),
     };
     let last = last.unwrap_or_else(|| Saved::new(presets::quickstart()));

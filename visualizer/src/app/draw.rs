@@ -173,6 +173,15 @@ impl App {
         self.planning.arrows(self.sight.arrows);
         let window = paint::area(ctx.content_rect());
         self.zones = Zones::of(window, self.view.dividers, self.desk.look.scale);
+        let desk = &mut self.desk;
+        ctx.input(|input| {
+            let is_key =
+                |event: &egui::Event| matches!(event, egui::Event::Key { pressed: true, .. });
+            desk.by_keys = match input.pointer.delta() == egui::Vec2::ZERO {
+                true => desk.by_keys || input.events.iter().any(is_key),
+                false => false,
+            };
+        });
         let commands = self.parts(ui, window);
         for command in commands {
             self.obey(&ctx, command);

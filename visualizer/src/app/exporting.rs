@@ -105,7 +105,7 @@ impl App {
                 self.notice = Some("The file is being written …".into());
             }
             Err(error) => {
-                self.notice = Some(Notice::failure(format!("The export cannot start: {error}")))
+                self.notice = Some(Notice::failure(format!("The export cannot start: {error}")));
             }
         }
     }

@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use eframe::egui;
 use shardlab::config::Scenario;
+use shardlab::mesh::Rank;
 use shardlab::trace::Trace;
 use shardlab::trace::draw::axis::TimeAxis;
 use shardlab::trace::draw::playback::Speed;
@@ -170,7 +171,7 @@ impl App {
         look.apply(ctx);
         let run = begin(ctx, scenario, &options, Vec::new(), source);
         let mut app = Self {
-            desk: Desk { look, audit: Audit::default(), pointed: None },
+            desk: Desk { look, audit: Audit::default(), pointed: None, by_keys: false },
             medium: Medium::Window,
             keys,
             source,
@@ -237,6 +238,15 @@ impl App {
     /// Takes what was measured of this machine from a file.
     pub fn calibrate_from(&mut self, path: PathBuf) {
         self.here.calibrate_from(path);
+    }
+
+    /// Opens something of the shown step in a tab; an instruction whose numbers it lacks, if any.
+    pub fn show_example(&mut self, side: Side, tab: usize) -> Option<(Rank, u32)> {
+        let tabs = match side {
+            Side::Left => &mut self.left,
+            Side::Right => &mut self.right,
+        };
+        tabs.get_mut(tab)?.show_example(self.step.as_ref()?)
     }
 
     /// Does what a part of the window could ask for.

@@ -74,7 +74,8 @@ impl App {
         look.apply(&paper.0);
         let mut audit = Audit::default();
         audit.keep_scenes();
-        let desk = std::mem::replace(&mut self.desk, Desk { look, audit, pointed: None });
+        let desk =
+            std::mem::replace(&mut self.desk, Desk { look, audit, pointed: None, by_keys: false });
         self.medium = Medium::Picture;
         let play = wanted.at.map(|at| {
             let there = self.play.clone().with_playhead(at);

@@ -401,8 +401,11 @@ fn waiting(board: &mut Board<'_>, area: Area, shared: &Shared<'_>) {
         State::Starting(progress) => (format!("{progress} …"), progress.fraction()),
         State::Failed(why) => (why.to_string(), None),
         State::Held => ("Paused before the first step. Space starts.".into(), None),
-        _ => {
-            ("The first steps run. One is shown here as soon as the caches are warm.".into(), None)
+        State::NotFinite { .. } | State::Hang { .. } => {
+            ("No step has ended, so there is none to show.".into(), None)
+        }
+        State::Training | State::Done => {
+            ("The first steps run: one is shown here in a moment.".into(), None)
         }
     };
     let middle = area.shrunk(look.gap(4), (area.height - look.gap(16)) / 2.0);

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use shardlab::trace::captured::first;
 use shardlab::trace::draw::scene::Area;
 
 use crate::app::App;
@@ -53,7 +52,7 @@ pub fn take(
 ) -> Result<(), ShotError> {
     let Shots { run, mut parts, format, size, scale, folder } = shots;
     // The numbers of a collective take one more step: what comes before shows none of it.
-    parts.sort_by_key(|(part, _)| shows_a_collective(*part));
+    parts.sort_by_key(|(part, _)| *part == Part::Tab(Side::Left, panels::COLLECTIVE));
     let painter = match (format, painter) {
         (Format::Svg, _) => None,
         (Format::Png, Ok(painter)) => Some(painter),
@@ -75,8 +74,8 @@ pub fn take(
     for (part, name) in parts {
         let shown = turn_to(&mut window, part);
         window.frames(SETTLED);
-        if shows_a_collective(part) {
-            capture(&mut window);
+        if let Part::Tab(side, tab) = part {
+            open_example(&mut window, side, tab);
         }
         // What is planned or predicted beside the window comes when it is ready.
         let begin = Instant::now();
@@ -103,15 +102,9 @@ fn is_awaited(app: &App, waited: Duration) -> bool {
     app.is_busy() && !(only_searches && waited > PATIENCE)
 }
 
-/// Whether a part steps through a collective.
-fn shows_a_collective(part: Part) -> bool {
-    part == Part::Tab(Side::Left, panels::COLLECTIVE)
-}
-
-/// Trains the step that gives the open collective its numbers. Where there is none, the tab says so.
-fn capture(window: &mut Headless) {
-    let facts = window.app().run().facts();
-    let Some(at) = facts.and_then(|facts| first(&facts.plan, &facts.order)) else { return };
+/// Opens what a tab has to show, and trains the step that gives it its numbers, if it needs one.
+fn open_example(window: &mut Headless, side: Side, tab: usize) {
+    let Some(at) = window.app_mut().show_example(side, tab) else { return };
     window.ask(Command::Capture(at));
     let (begin, step) = (Instant::now(), window.app().step().map(Step::number));
     while window.app().run().captured(at).is_none() && begin.elapsed() < PATIENCE {
@@ -171,10 +164,7 @@ fn turn_to(window: &mut Headless, part: Part) -> Turned {
         Part::Tab(side, tab) => {
             let app = window.app();
             let playhead = app.play().playhead();
-            let target = app.step().and_then(|step| {
-                let panel = panels::of(side).into_iter().nth(tab)?;
-                panel.example(step).or_else(|| moment::working(step, playhead))
-            });
+            let target = app.step().and_then(|step| moment::working(step, playhead));
             window.ask(Command::Select(target));
             window.ask(match side {
                 Side::Left => Command::OpenLeft(tab),

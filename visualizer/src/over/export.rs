@@ -105,26 +105,29 @@ impl Export {
 
     pub(super) fn show(&mut self, board: &mut Board<'_>, area: Area) -> Vec<Command> {
         let look = board.look();
-        let (heading, rest) = area.cut_top(look.gap(8));
+        // In a low window all rows come nearer, so that none is below its edge.
+        let tight = (area.height / (HEIGHT * look.scale)).clamp(0.6, 1.0);
+        let gap = |count: u8| look.gap(count) * tight;
+        let (heading, rest) = area.cut_top(gap(8));
         board.write(heading, "Export", Style::sized(look.heading()));
-        let rest = self.choices(board, rest);
+        let rest = self.choices(board, rest, tight);
         // Enter in the field exports; elsewhere it presses the button that has the focus.
         let typing = board.ctx().text_edit_focused();
         let enter = typing && board.ctx().input(|input| input.key_pressed(egui::Key::Enter));
-        let (field, rest) = rest.cut_top(look.gap(9));
+        let (field, rest) = rest.cut_top(gap(9));
         let before = self.path.clone();
         board.field(field, "export path", &mut self.path, "Path of the file");
         if self.path != before {
             (self.error, self.refused, self.warned) = (None, None, false);
         }
-        let (line, rest) = rest.cut_top(look.gap(8));
+        let (line, rest) = rest.cut_top(gap(8));
         let (text, ink) = match &self.error {
             Some(error) => (error.clone(), look.theme.error),
             None => (self.what_it_will_be(), look.theme.faint),
         };
         board.read(line, "export says", &text);
         board.write(line, &text, Style::sized(look.small()).ink(ink));
-        let (buttons, _) = rest.cut_top(look.gap(8));
+        let (buttons, _) = rest.cut_top(gap(8));
         let (go, left) = buttons.cut_right(look.gap(24));
         let what = match (&self.refused, self.warned) {
             (Some(_), _) => "Replace",
@@ -156,7 +159,7 @@ impl Export {
     }
 
     /// The three rows of buttons; what is below them.
-    fn choices(&mut self, board: &mut Board<'_>, area: Area) -> Area {
+    fn choices(&mut self, board: &mut Board<'_>, area: Area, tight: f32) -> Area {
         let parts: Vec<String> = self.parts.iter().map(|(_, name)| capital(name)).collect();
         let named: Vec<(&str, &str, bool)> = parts
             .iter()
@@ -164,22 +167,22 @@ impl Export {
             .map(|(index, name)| (name.as_str(), "Shows this part.", index == self.part))
             .collect();
         let is_picture = self.form.is_picture();
-        let (chosen, rest) = row(board, area, "of", if is_picture { &named } else { &[] });
+        let (chosen, rest) = row(board, (area, tight), "of", if is_picture { &named } else { &[] });
         if let Some(part) = chosen {
             self.change(|export| export.part = part);
         }
         let forms = Form::ALL.map(|form| (form.name(), form.about(), form == self.form));
-        let (chosen, rest) = row(board, rest, "as", &forms);
+        let (chosen, rest) = row(board, (rest, tight), "as", &forms);
         if let Some(form) = chosen {
             self.change(|export| export.form = Form::ALL[form]);
         }
         // Pictures have colours where tables have a stretch of time.
         if !is_picture {
-            return self.stretches(board, rest);
+            return self.stretches(board, (rest, tight));
         }
         let hint = "Colours of the picture.";
         let colours = Colours::ALL.map(|colours| (colours.name(), hint, colours == self.colours));
-        let (chosen, rest) = row(board, rest, "in", &colours);
+        let (chosen, rest) = row(board, (rest, tight), "in", &colours);
         if let Some(colours) = chosen {
             self.change(|export| export.colours = Colours::ALL[colours]);
         }
@@ -187,7 +190,7 @@ impl Export {
     }
 
     /// Of which part of the step a table or a trace is; what is below.
-    fn stretches(&mut self, board: &mut Board<'_>, area: Area) -> Area {
+    fn stretches(&mut self, board: &mut Board<'_>, area: (Area, f32)) -> Area {
         let whole = ("Whole step", "All of the step.", !self.in_part);
         let hint = "The loop, the marked time or the chosen block alone.";
         let part = self.offer.stretch.map(|_| ("Marked time", hint, self.in_part));
@@ -325,12 +328,13 @@ fn capital(name: &str) -> String {
 /// A word and its choices, in as many lines as they need; which one was pressed, and what is below.
 fn row(
     board: &mut Board<'_>,
-    area: Area,
+    (area, tight): (Area, f32),
     word: &str,
     choices: &[(&str, &str, bool)],
 ) -> (Option<usize>, Area) {
     let look = board.look();
-    let line = look.scale * BUTTON + look.gap(1);
+    let height = look.scale * BUTTON * tight;
+    let line = height + look.gap(1);
     let (words, buttons) = area.cut_left(look.gap(10));
     board.write(words.cut_top(line).0, word, Style::default().ink(look.theme.faint));
     let (mut left, mut top) = (buttons.left, buttons.top);
@@ -340,7 +344,7 @@ fn row(
         if left + width > buttons.right() && left > buttons.left {
             (left, top) = (buttons.left, top + line);
         }
-        let place = Area::new(left, top, width, look.scale * BUTTON);
+        let place = Area::new(left, top, width, height);
         let id = format!("export {word} {name}");
         if board.button(place, Control::text(&id, name, hint).chosen(*chosen)) {
             pressed = Some(index);

@@ -30,7 +30,17 @@ impl Help {
         let (heading, body) = area.cut_top(look.gap(8));
         board.write(heading, "Keys", Style::sized(look.heading()));
         let mouse = "Wheel zooms · drag moves · Shift drag marks · X held: all arrows";
-        board.write(heading, mouse, Style::sized(look.small()).right().ink(look.theme.faint));
+        let faint = Style::sized(look.small()).ink(look.theme.faint);
+        // Beside the heading where there is room for what else stands there.
+        let is_wide = board.width(mouse, look.small()) + look.gap(64) <= heading.width;
+        let body = if is_wide {
+            board.write(heading, mouse, faint.right());
+            body
+        } else {
+            let (line, below) = body.cut_top(row);
+            board.write(line, mouse, faint);
+            below
+        };
         let tab_count = around.tabs.iter().map(Vec::len).sum::<usize>();
         let exists = |action: Action| match action {
             Action::Tab(number) => usize::from(number) < tab_count,
@@ -43,7 +53,8 @@ impl Help {
         let hidden = needed.saturating_sub(rows);
         self.scroll(board, hidden);
         if self.scrolled < hidden {
-            let style = Style::sized(look.small()).middle();
+            let style = Style::sized(look.small());
+            let style = if is_wide { style.middle() } else { style.right() };
             board.write(heading, "↓ more below", style);
         }
         let key_width = look.gap(24);

@@ -9,7 +9,7 @@ use shardlab::trace::captured::{Captured, first};
 use shardlab::trace::draw::Work;
 use shardlab::trace::draw::collective::{Frame, Part, draw};
 use shardlab::trace::draw::scene::Area;
-use shardlab::trace::draw::timeline::{Level, Target};
+use shardlab::trace::draw::timeline::Target;
 
 use super::Panel;
 use super::picture::{before_first, empty, picture};
@@ -41,9 +41,10 @@ impl Panel for Collective {
         "One collective step by step: who sends which chunk, whose sums it holds, its first numbers."
     }
 
-    fn example(&self, step: &Step) -> Option<Target> {
-        let (rank, instr) = first(&step.facts.plan, &step.facts.order)?;
-        Some(Target::block(rank, Level::Pass, instr))
+    fn show_example(&mut self, step: &Step) -> Option<(Rank, u32)> {
+        let at = first(&step.facts.plan, &step.facts.order)?;
+        self.open(step, at);
+        self.open.as_ref().map(|(at, _)| *at)
     }
 
     fn clear(&mut self) {
@@ -138,11 +139,11 @@ fn buttons(board: &mut Board<'_>, side: Area, over: usize, rounds: usize) -> usi
     let row = side.cut_top(look.gap(1)).1.cut_top(look.gap(8)).0.cut_right(look.gap(2)).1;
     let (on, rest) = row.cut_right(look.gap(8));
     let back = rest.cut_right(look.gap(1)).1.cut_right(look.gap(8)).0;
-    let hint = "One step of the collective back.";
+    let hint = "One round of the collective back.";
     if board.button(back, Control::icon("collective back", Icon::Back, hint)) {
         return over.saturating_sub(1);
     }
-    let hint = "One step of the collective on.";
+    let hint = "One round of the collective on.";
     if board.button(on, Control::icon("collective on", Icon::Forward, hint)) {
         return (over + 1).min(rounds);
     }

@@ -14,8 +14,8 @@ mod numbers;
 mod picture;
 mod wires;
 
+use shardlab::mesh::Rank;
 use shardlab::trace::draw::scene::Area;
-use shardlab::trace::draw::timeline::Target;
 
 use crate::board::Board;
 use crate::shown::{Command, Shared, Side, Step};
@@ -31,8 +31,9 @@ pub trait Panel: std::fmt::Debug {
     /// Draws it.
     fn show(&mut self, board: &mut Board<'_>, area: Area, shared: &Shared<'_>) -> Vec<Command>;
 
-    /// What is chosen for a picture in which this tab has something to show; `None`: whatever works.
-    fn example(&self, _: &Step) -> Option<Target> {
+    /// Opens something of the step for a picture; where that has numbers which a step must be run for,
+    /// an instruction of it.
+    fn show_example(&mut self, _: &Step) -> Option<(Rank, u32)> {
         None
     }
 

@@ -91,10 +91,10 @@ fn a_collective_is_stepped_through_and_its_numbers_come_with_the_capture() {
         let texts = texts(window);
         texts.iter().find(|text| text.starts_with("reduce-scatter of gradients")).cloned()
     };
-    assert!(title(&mut window).expect("it is open").ends_with("before step 1 of 1"));
+    assert!(title(&mut window).expect("it is open").ends_with("before round 1 of 1"));
     window.harness.get_by_label("One step of the collective on.").click();
     window.frames(3);
-    assert!(title(&mut window).expect("it is open").ends_with("after step 1 of 1"));
+    assert!(title(&mut window).expect("it is open").ends_with("after round 1 of 1"));
     assert!(texts(&mut window).iter().any(|text| text == "sum of all"));
     // As a run tells it: the same collective with numbers.
     let facts = window.app().run().facts().expect("the run is ready").clone();

@@ -4,13 +4,17 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use shardlab::config::layout::ZeroStage;
+use shardlab::config::{Layout, Scenario, ScheduleName};
 use shardlab::train::Options;
 use shardlab_visualizer::app::Wish;
 use shardlab_visualizer::args::{Format, Scale, Size};
 use shardlab_visualizer::export::parts::Part;
 use shardlab_visualizer::export::raster::Image;
 use shardlab_visualizer::headless::{self, Painter, Run, Shots, Take, Told};
+use shardlab_visualizer::panels::COLLECTIVE;
 use shardlab_visualizer::saved::View;
+use shardlab_visualizer::shown::Side;
 use shardlab_visualizer::style::{Distance, Scheme};
 
 use crate::pixels::{TOLERANCE, assert_same, off, read};
@@ -207,4 +211,37 @@ fn with_times_from_a_file_the_same_words_give_the_same_pixels_and_one_block_is_s
     }
     assert!(changed > 0, "there is a forward in the first row");
     assert!(off(&one, &recoloured) > TOLERANCE, "{changed} pixels changed");
+}
+
+#[test]
+fn the_picture_of_a_collective_shows_one_with_its_numbers_in_every_layout() {
+    let eight = eight_ranks();
+    let of = |dp, tp, pp| Layout { dp, tp, pp, ..eight.layout.clone() };
+    let zero_3 = Layout { zero: ZeroStage::Zero3, ..of(4, 1, 1) };
+    let gpipe = Layout { schedule: ScheduleName::GPipe, ..of(1, 2, 2) };
+    for layout in [of(4, 1, 1), of(1, 2, 1), of(2, 2, 2), zero_3, gpipe] {
+        let folder = tempfile::tempdir().unwrap();
+        let what = format!("{layout:?}");
+        let scenario = Scenario { layout, ..eight.clone() };
+        let shots = Shots {
+            run: Run { scenario, ..run(Scheme::Light) },
+            parts: vec![(Part::Tab(Side::Left, COLLECTIVE), "collective".into())],
+            format: Format::Svg,
+            size: Size::WINDOW,
+            scale: Scale(1.0),
+            folder: folder.path().to_owned(),
+        };
+        let mut written = Vec::new();
+        headless::take(shots, Err("none here".into()), |told| {
+            if let Told::Written(path) = told {
+                written.push(path.to_owned());
+            }
+        })
+        .unwrap();
+        let svg = std::fs::read_to_string(&written[0]).unwrap();
+        for text in ["Click a RS", "Run a step for its numbers", "does not run this"] {
+            assert!(!svg.contains(text), "{what}: {text}");
+        }
+        assert!(svg.contains("before round 1 of"), "{what}: {svg}");
+    }
 }

@@ -64,7 +64,7 @@ impl Frame<'_> {
         self.captured.members.len().min(MOST_MEMBERS)
     }
 
-    /// What this round of the collective does: `step 2 of 6, reduce-scatter`.
+    /// What this round of the collective does: `after round 2 of 6, reduce-scatter`.
     pub fn state(&self) -> String {
         let (over, all) = (self.over.min(self.captured.rounds.len()), self.captured.rounds.len());
         let half = match self.half(over) {
@@ -72,8 +72,8 @@ impl Frame<'_> {
             None => String::new(),
         };
         match over {
-            0 => format!("before step 1 of {all}"),
-            _ => format!("after step {over} of {all}{half}"),
+            0 => format!("before round 1 of {all}"),
+            _ => format!("after round {over} of {all}{half}"),
         }
     }
 

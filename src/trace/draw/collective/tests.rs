@@ -91,9 +91,9 @@ fn an_all_reduce_is_two_halves_of_equal_bytes() {
     let captured = ring(4);
     assert_eq!((captured.rounds.len(), captured.summing_rounds()), (6, 3));
     let state = |over| Frame { captured: &captured, over, hovered: None }.state();
-    assert_eq!(state(0), "before step 1 of 6");
-    assert_eq!(state(3), "after step 3 of 6, reduce-scatter");
-    assert_eq!(state(4), "after step 4 of 6, all-gather");
+    assert_eq!(state(0), "before round 1 of 6");
+    assert_eq!(state(3), "after round 3 of 6, reduce-scatter");
+    assert_eq!(state(4), "after round 4 of 6, all-gather");
     let half = captured.traffic(3);
     assert!(half.iter().all(|t| t.sent == Bytes(120) && t.received == Bytes(120)));
     assert_eq!(captured.bytes(), Bytes(2 * 3 * 4 * 40));
@@ -122,7 +122,7 @@ fn what_is_drawn_can_be_pointed_at() {
     );
     assert_eq!(
         say(Part::Member(0)),
-        "Rank 0 has sent 40 B and received 40 B after step 1 of 6, reduce-scatter."
+        "Rank 0 has sent 40 B and received 40 B after round 1 of 6, reduce-scatter."
     );
     assert_eq!(frame.sentence(Part::Cell { member: 1, chunk: 99 }), None);
 }

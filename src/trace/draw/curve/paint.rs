@@ -165,6 +165,10 @@ impl Plot {
         let ink = sketch.theme().ink;
         let points = vec![Point { x: self.area.left, y }, Point { x: self.area.right(), y }];
         sketch.push(Shape::Line { points, width: 1.0, ink, dash: Dash::Dashed });
+        // In a low plot its name would lie on the curve or on the axis.
+        if self.area.height < 2.5 * sketch.line_of_text() {
+            return;
+        }
         let on = On { ink, ground: sketch.theme().raised };
         let text = match target.name {
             "" => format!("target {:.2}", target.value),
