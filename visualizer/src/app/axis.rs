@@ -13,6 +13,10 @@ const OVER: usize = 8;
 /// which have an axis of their own.
 pub(super) const COLD: u64 = 2;
 
+/// From this step on the replayed clock has its medians of as many steps as it takes: the axis looks
+/// once more at what is shown, because on a busy machine the first few are much longer.
+const SETTLED: u64 = 16;
+
 /// The axis and the lengths of the last steps.
 #[derive(Clone, Debug)]
 pub(super) struct SteadyAxis {
@@ -41,7 +45,8 @@ impl SteadyAxis {
     pub(super) fn show(&mut self, step: u64, length: Nanos) {
         self.shown = length;
         if self.newest.is_none_or(|newest| step > newest) {
-            if self.newest.is_some_and(|newest| newest < COLD) {
+            let crosses = |line: u64| self.newest.is_some_and(|was| was < line && step >= line);
+            if self.newest.is_some_and(|newest| newest < COLD) || crosses(SETTLED) {
                 self.recent.clear();
             }
             self.newest = Some(step);
@@ -115,6 +120,22 @@ mod tests {
         axis.shrink();
         axis.show(10, ms(140));
         assert_eq!(axis.axis().end, ms(150));
+    }
+
+    #[test]
+    fn an_axis_of_the_first_steps_is_looked_at_once_more_and_never_again() {
+        let ms = |count: u64| Nanos(count * 1_000_000);
+        let mut axis = SteadyAxis::default();
+        axis.show(3, ms(600));
+        axis.show(9, ms(65));
+        assert_eq!(axis.axis().end, ms(600));
+        axis.show(17, ms(65));
+        assert_eq!(axis.axis(), TimeAxis::holding(ms(65)));
+        axis.show(20, ms(600));
+        for step in 21..60 {
+            axis.show(step, ms(65));
+            assert_eq!(axis.axis().end, ms(600));
+        }
     }
 
     #[test]
