@@ -662,7 +662,10 @@ fn a_search_that_finds_nothing_says_what_the_smallest_needs_and_what_to_do() {
         error.contains("llama-3-405b on 8 GPUs of h100: no layout fits: the smallest"),
         "{error}"
     );
-    assert!(error.contains("a step may take 74.4 of 80 GB. Use more --gpus"), "{error}");
+    assert!(
+        error.contains("a step may take 69.3 GiB of a card of 80 GB. Use more --gpus"),
+        "{error}"
+    );
     let error = refusal("search --model llama-3-8b --gpus 97 --batch 96", 2);
     assert!(error.contains("layouts are refused, most as in:"), "{error}");
     assert!(refusal("search --model llama-3-80b", 2).contains("Did you mean `llama-3-8b`?"));

@@ -143,7 +143,8 @@ pub(super) fn path_words(
     words
 }
 
-/// What ranks wait for on average, the largest shares of the step first: `12 % pipeline, 3 % data`.
+/// What ranks wait for on average, the largest shares of the step first: `15 % of the step: 12 %
+/// pipeline, 3 % data`.
 pub(super) fn idle_words(time: &StepTime, weights: &[u32]) -> String {
     let mut sums: BTreeMap<Reason, f64> = BTreeMap::new();
     for (rank, weight) in time.ranks.iter().zip(weights) {
@@ -155,11 +156,14 @@ pub(super) fn idle_words(time: &StepTime, weights: &[u32]) -> String {
         weights.iter().map(|weight| f64::from(*weight)).sum::<f64>() * time.step.0 as f64;
     let mut sums: Vec<(Reason, f64)> =
         sums.into_iter().map(|(reason, sum)| (reason, sum / all.max(1.0))).collect();
+    let total: f64 = sums.iter().map(|(_, share)| share).sum();
     sums.retain(|(_, share)| *share >= NOTICEABLE);
     sums.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let words =
         sums.iter().map(|(reason, share)| format!("{:.0} % {}", 100.0 * share, reason.words()));
-    words.collect::<Vec<_>>().join(", ")
+    let words = words.collect::<Vec<_>>().join(", ");
+    let colon = if words.is_empty() { "" } else { ": " };
+    format!("{:.0} % of the step{colon}{words}", 100.0 * total)
 }
 
 /// The devices of a session with their ranks; the host has as many places as `cores`.

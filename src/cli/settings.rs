@@ -118,7 +118,10 @@ fn apply_training(scenario: &mut Scenario, flags: &TrainingArgs) -> Result<(), C
     set(warmup, flags.warmup);
     set(&mut scenario.training.weight_decay, flags.weight_decay);
     set(&mut scenario.training.eval_every, flags.eval_every);
-    set(&mut scenario.model, flags.model.clone());
+    if let Some(model) = &flags.model {
+        scenario.name = format!("{} with {model}", scenario.name);
+        scenario.model = model.clone();
+    }
     match &flags.data {
         Some(name) if name == Path::new("shakespeare") && !name.exists() => {
             scenario.data = Data::Shakespeare;

@@ -3,8 +3,10 @@
 //! A [`Line`] is built from left to right in columns and rendered once. It never becomes wider than
 //! its terminal, with or without colour.
 
+use crate::predict::memory::USABLE;
 use crate::trace::Badge;
 use crate::trace::draw::Work;
+use crate::units::Bytes;
 
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +202,11 @@ pub fn counted(number: impl Into<u64>, thing: &str) -> String {
     let number = number.into();
     let ending = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{ending}")
+}
+
+/// What a step may take of a GPU that is sold with so many gigabytes: `69.3 GiB of a card of 80 GB`.
+pub fn usable(memory_gb: f64) -> String {
+    format!("{} of a card of {memory_gb} GB", Bytes((USABLE * memory_gb * 1e9) as u64))
 }
 
 /// Bytes in powers of a thousand, as links and cards are sold: `512 B`, `49.2 KB`, `175.0 MB`.

@@ -22,7 +22,7 @@ use shardlab::units::Bytes;
 use crate::play::Steps;
 
 /// Steps over which the replayed clock takes its medians.
-const MEDIAN_OVER: usize = 16;
+pub(crate) const MEDIAN_OVER: usize = 16;
 /// Steps that are kept whole at most, and how much their spans may take.
 const KEPT_MOST: usize = 200;
 const KEPT_BYTES: usize = 96 << 20;

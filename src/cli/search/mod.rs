@@ -13,18 +13,19 @@ use serde_json::{Value, json};
 
 use self::table::{LEGEND, Row, table};
 use super::args::SearchArgs;
-use super::text::{Charset, counted, decimal_bytes, in_charset, step_time};
+use super::text::{Charset, counted, in_charset, step_time, usable};
 use super::{Failure, Outcome, output, progress};
 use crate::config::workload::Transformer;
 use crate::config::{Cluster, ConfigError};
 use crate::exec::cores;
-use crate::predict::memory::USABLE;
+
 use crate::search::why::Comparison;
 use crate::search::{
     Candidate, Counts, Cut, Found, Phase, Progress, Refused, SLOWEST, Search, Space, Tell,
 };
 use crate::sim::cost::Constants;
 use crate::trace::Badge;
+use crate::units::Bytes;
 
 /// What is searched if nothing is said.
 const MODEL: &str = "llama-3-8b";
@@ -147,11 +148,9 @@ impl Question {
         let what = format!("{model} on {} of {}", counted(space.gpus, "GPU"), cluster.name);
         if let Some((cut, bytes)) = &found.smallest {
             let why = format!(
-                "no layout fits: the smallest, {cut}, needs {:.1} GB of a GPU, and a step may take \
-                 {:.1} of {} GB",
-                bytes * 1e-9,
-                USABLE * cluster.gpu.memory_gb,
-                cluster.gpu.memory_gb
+                "no layout fits: the smallest, {cut}, needs {} of a GPU, and a step may take {}",
+                Bytes(*bytes as u64),
+                usable(cluster.gpu.memory_gb)
             );
             let remedy = "Use more --gpus, a --cluster with more memory, or a shorter --seq";
             return ConfigError::value(what, why, remedy);
@@ -257,7 +256,7 @@ const PREDICTED: &str = Badge::Predicted.word();
 impl<'a> From<&'a Candidate> for Row<'a> {
     fn from(candidate: &'a Candidate) -> Self {
         let Candidate { cut, step_seconds, memory_bytes, mfu } = candidate;
-        let memory = decimal_bytes(*memory_bytes);
+        let memory = Bytes(*memory_bytes as u64).to_string();
         Self { cut, seconds: *step_seconds, memory, mfu: Some(*mfu) }
     }
 }

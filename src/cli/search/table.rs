@@ -128,10 +128,10 @@ mod tests {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&lines[0]), HEADS);
         let first = "1. 128 128 100000 10 2048 1 selective off interleaved-zero-bubble 130.42 s \
-                     738.0 GB 48.9 %";
+                     687.3 GiB 48.9 %";
         assert_eq!(words(&lines[1]), words(first));
         // Of the second what differs.
-        let second = "2. · · 1 3 · · · · · 130.42 s 738.0 GB 48.9 %";
+        let second = "2. · · 1 3 · · · · · 130.42 s 687.3 GiB 48.9 %";
         assert_eq!(words(&lines[2]), words(second));
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{lines:#?}");
         let many: Vec<Candidate> = (1..120).map(|dp| candidate(dp, 1, ZeroStage::Zero3)).collect();

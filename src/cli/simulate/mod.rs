@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::args::SimulateArgs;
 use super::clocks::{idle_words, path_words};
-use super::text::{counted, in_charset, step_time};
+use super::text::{counted, in_charset, step_time, usable};
 use super::{Failure, Outcome, output};
 use crate::config::workload::{Precision, StepBatch};
 use crate::config::{ConfigError, Split};
@@ -192,7 +192,10 @@ fn text(question: &Question, prediction: &Prediction) -> String {
     fact("TFLOP/s a GPU", format!("{:.0}", prediction.tflops_per_gpu), predicted);
     fact("MFU", percent(prediction.mfu), predicted);
     fact("waiting over span", percent(prediction.bubble.waiting_over_span), predicted);
-    fact("exposed communication", step_time(prediction.parts.exposed_comm), predicted);
+    // Waiting lies between passes; messages are exposed inside of them as well.
+    let exposed = prediction.parts.exposed_comm;
+    let share = percent(exposed / prediction.step_seconds);
+    fact("exposed communication", format!("{share} = {}", step_time(exposed)), predicted);
     fact("hidden communication", step_time(prediction.hidden_comm_seconds), predicted);
     for (axis, bytes) in &prediction.bytes {
         if *bytes > 0.0 {
@@ -220,7 +223,6 @@ fn text(question: &Question, prediction: &Prediction) -> String {
 fn memory_lines(positions: &[PositionMemory], memory_gb: f64) -> Vec<String> {
     let fullest = positions.iter().max_by(|a, b| a.total().total_cmp(&b.total()));
     let Some(fullest) = fullest else { return Vec::new() };
-    let gb = |bytes: f64| format!("{:.1} GB", bytes * 1e-9);
     let mut lines = vec![format!(
         "memory of pipeline position {}  {}",
         fullest.position,
@@ -234,14 +236,14 @@ fn memory_lines(positions: &[PositionMemory], memory_gb: f64) -> Vec<String> {
         ("workspace", fullest.workspace),
         ("together", fullest.total()),
     ];
-    lines.extend(roles.map(|(role, bytes)| format!("  {role:<26}{:>16}", gb(bytes))));
-    let usable = USABLE * memory_gb;
-    lines.push(if fullest.total() <= usable * 1e9 {
-        format!("  fits: a step may take {usable:.1} of {memory_gb} GB")
+    lines.extend(roles.map(|(role, bytes)| format!("  {role:<26}{:>16}", Bytes(bytes as u64))));
+    let most = usable(memory_gb);
+    lines.push(if fullest.total() <= USABLE * memory_gb * 1e9 {
+        format!("  fits: a step may take {most}")
     } else {
         format!(
-            "  does not fit: a step may take {usable:.1} of {memory_gb} GB. Cut more with --tp, --pp \
-             or --zero, use smaller microbatches, or --recompute full"
+            "  does not fit: a step may take {most}. Cut more with --tp, --pp or --zero, use smaller \
+             microbatches, or --recompute full"
         )
     });
     lines

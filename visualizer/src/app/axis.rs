@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 use shardlab::trace::draw::axis::TimeAxis;
 use shardlab::units::Nanos;
 
+use crate::run::MEDIAN_OVER;
+
 /// Steps whose longest the axis holds.
 const OVER: usize = 8;
 
@@ -15,7 +17,7 @@ pub(super) const COLD: u64 = 2;
 
 /// From this step on the replayed clock has its medians of as many steps as it takes: the axis looks
 /// once more at what is shown, because on a busy machine the first few are much longer.
-const SETTLED: u64 = 16;
+const SETTLED: u64 = MEDIAN_OVER as u64;
 
 /// The axis and the lengths of the last steps.
 #[derive(Clone, Debug)]
