@@ -29,6 +29,15 @@ pub struct Desk {
     pub pointed: Option<Pointed>,
     /// Whether a key was pressed after the pointer was moved last.
     pub by_keys: bool,
+    /// The field that was left with Esc: it takes the focus again only when somebody gives it.
+    pub left: Option<Id>,
+}
+
+impl Desk {
+    /// Nothing was pointed at or left yet.
+    pub fn new(look: Look, audit: Audit) -> Self {
+        Self { look, audit, pointed: None, by_keys: false, left: None }
+    }
 }
 
 /// What the pointer is over, for the line that explains.
@@ -328,7 +337,7 @@ impl<'a> Board<'a> {
         response
     }
 
-    /// A field for one line of text, focused when it appears; whether it was changed.
+    /// A field for one line of text, focused until it is left with Esc; whether it was changed.
     pub fn field(&mut self, area: Area, id: &str, text: &mut String, empty: &str) -> bool {
         self.flush();
         let (id, look) = (Id::unique(id), self.look());
@@ -340,7 +349,9 @@ impl<'a> Board<'a> {
         // Nothing else that lies over the window takes text: it keeps the focus.
         let is_free = self.ui.memory(|memory| memory.focused().is_none());
         let response = self.ui.put(paint::rect(area), edit);
-        if is_free {
+        if response.has_focus() {
+            self.desk.left = None;
+        } else if is_free && self.desk.left != Some(id) {
             response.request_focus();
         }
         // A galley of egui's own: noted like every other text.

@@ -5,7 +5,7 @@
 //! keys belong to it. Keys are taken out of the input before egui sees them, so that an arrow
 //! steps through time instead of moving the focus.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eframe::egui;
@@ -147,6 +147,13 @@ pub struct Binding {
     repeats: Repeat,
 }
 
+impl Binding {
+    /// What is pressed, for each of its chords.
+    pub fn presses(&self) -> impl Iterator<Item = (Modifiers, Key)> {
+        self.chords.iter().map(|chord| (chord.modifiers, chord.key))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repeat {
     Once,
@@ -257,6 +264,9 @@ pub const BINDINGS: &[Binding] = bindings![
     Action::FullScreen, "Full screen", Once, [meaning(NONE, Key::F11)];
 ];
 
+/// The place of the key that shows all arrows while it is held.
+pub const ALL_ARROWS: Key = Key::X;
+
 /// The binding of an action.
 pub fn binding(action: Action) -> Option<&'static Binding> {
     BINDINGS.iter().find(|binding| binding.action == action)
@@ -282,6 +292,8 @@ struct State {
     keyboard: Keyboard,
     /// What stands on the keys of this keyboard, as far as it has been seen.
     local: BTreeMap<Key, Key>,
+    /// The places of keys that are down.
+    held: BTreeSet<Key>,
 }
 
 impl Keys {
@@ -297,6 +309,16 @@ impl Keys {
     /// Says who has the keyboard from now on.
     pub fn give_to(&self, keyboard: Keyboard) {
         self.lock().keyboard = keyboard;
+    }
+
+    /// Whether the key at a place is down.
+    pub fn holds(&self, place: Key) -> bool {
+        self.lock().held.contains(&place)
+    }
+
+    /// What stands on the key at a place of this keyboard.
+    pub fn letter(&self, place: Key) -> String {
+        self.lock().text(self::place(place))
     }
 
     /// How the first chord of a binding reads on this keyboard: `Shift →`.
@@ -340,6 +362,26 @@ impl State {
             other => other.name(),
         });
         text
+    }
+
+    /// Takes over what an event tells of the keyboard.
+    fn see(&mut self, event: &Event) {
+        match event {
+            Event::Key { key, physical_key, pressed, .. } => {
+                if let Some(place) = physical_key {
+                    self.local.insert(*place, *key);
+                }
+                let place = physical_key.unwrap_or(*key);
+                if *pressed {
+                    self.held.insert(place)
+                } else {
+                    self.held.remove(&place)
+                };
+            }
+            // Where else it is let go is not told here.
+            Event::WindowFocused(false) => self.held.clear(),
+            _ => {}
+        }
     }
 
     /// The action of a key event, if it has one here and now.
@@ -404,9 +446,7 @@ impl egui::Plugin for Keys {
         let mut state = self.lock();
         let mut taken = Vec::new();
         input.events.retain(|event| {
-            if let Event::Key { key, physical_key: Some(place), .. } = event {
-                state.local.insert(*place, *key);
-            }
+            state.see(event);
             let action = state.action(event, holder);
             taken.extend(action);
             action.is_none()

@@ -6,6 +6,7 @@
 //! crash loses it. What is broken on purpose is of the open window alone and never kept: the scenario
 //! is the whole one. What a later version wrote and this one does not know is told, not refused.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::de::Error as _;
@@ -63,6 +64,9 @@ pub struct View {
     /// What is chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selection: Option<Target>,
+    /// Pipeline positions whose ranks have rows of their own.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub unfolded: BTreeSet<u32>,
     /// How the height and the width are shared out.
     pub dividers: Dividers,
     /// What is held against what in Compare.
@@ -178,7 +182,7 @@ fn view(text: &str, path: &Path, warnings: &mut Vec<String>) -> Option<View> {
 }
 
 /// The keys of a view.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "workspace",
     "scheme",
     "distance",
@@ -189,6 +193,7 @@ const KEYS: [&str; 13] = [
     "window",
     "marked",
     "selection",
+    "unfolded",
     "dividers",
     "compare",
     "plan",
@@ -256,6 +261,7 @@ mod tests {
             window: span(3, 1 << 40),
             marked: span(5, 7),
             selection: Some(Target::block(Rank(3), Level::Layer, 12)),
+            unfolded: BTreeSet::from([0, 2]),
             dividers: Dividers { timeline: 1.0 / 3.0, left: 0.7 },
             compare: Choices { above: Choice::Layout(Box::new(layout)), below: Choice::Predicted },
             plan: Wish { gpus: 64, batch: 256, links: [0.5, 1.0, 1.0 / 3.0], ..Wish::default() },

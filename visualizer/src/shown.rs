@@ -167,6 +167,8 @@ pub struct Shared<'a> {
     pub sight: &'a Sight,
     /// The step that runs, 0-based, once it has run for so long that it should be seen.
     pub running: Option<u64>,
+    /// Whole seconds that are spent on what is being prepared, while the run starts.
+    pub starting: Option<u64>,
     /// What is broken on purpose.
     pub broken: &'a Broken,
     /// The step as it is predicted for this machine, if it is.

@@ -59,6 +59,13 @@ impl Display {
         assert!(done.success(), "xdotool presses {key}");
     }
 
+    fn resize(&self, (width, height): (usize, usize)) {
+        let window = ["search", "--onlyvisible", "--name", "Shardlab", "windowsize"];
+        let size = [width.to_string(), height.to_string()];
+        let done = self.command("xdotool").args(window).args(size).status().unwrap();
+        assert!(done.success(), "xdotool makes the window {width} × {height}");
+    }
+
     /// What is on the screen.
     fn look(&self) -> Picture {
         let dump = self.command("xwd").args(["-root", "-silent"]).output().unwrap();
@@ -114,6 +121,12 @@ impl Picture {
         lines.chunk_by(|a, b| a == b).filter(|band| band[0] && band.len() >= 10).count()
     }
 
+    /// Where the transport says which step is shown and how many are trained.
+    fn heads(&self) -> Vec<Vec<[u8; 3]>> {
+        let lines = &self.0[SIZE.1 - 48..SIZE.1 - 26];
+        lines.iter().map(|line| line[270..440].to_vec()).collect()
+    }
+
     fn is_drawn(&self) -> bool {
         self.0.iter().flatten().any(|pixel| *pixel != self.0[0][0])
     }
@@ -164,5 +177,17 @@ fn a_window_opens_trains_without_a_click_pauses_and_steps() {
     display.wait_for("the step back", |picture| *picture != stepped);
     display.press("space");
     display.wait_for("playing again", |picture| *picture != paused);
+
+    // More than enough steps for what follows.
+    display.press("g");
+    let before = display.look().heads();
+    display.resize((1, 1));
+    // Longer than a step takes.
+    sleep(Duration::from_secs(4));
+    assert!(app.0.try_wait().unwrap().is_none(), "a window of one pixel is no reason to end");
+    display.resize(SIZE);
+    let back = display.wait_for("the whole window again", eight).heads();
+    assert!(back != before, "training went on in a window that nobody could see");
+    display.wait_for("the next step", |picture| picture.heads() != back);
     assert!(app.0.try_wait().unwrap().is_none(), "the app runs on");
 }

@@ -36,7 +36,9 @@ impl App {
     /// Mends what is broken in the same way as `kind`, or everything.
     pub(super) fn mend(&mut self, ctx: &egui::Context, kind: Option<Fault>) {
         let mended = self.broken.take(kind);
-        if !mended.is_empty() {
+        if mended.is_empty() {
+            self.notice = Some("Nothing is broken on purpose.".into());
+        } else {
             self.take_hold(ctx, mended.iter().all(|fault| fault.joins_a_run()));
         }
     }
@@ -90,13 +92,19 @@ impl App {
         if matches!(self.run.state(), State::NotFinite { .. } | State::Hang { .. }) {
             self.run.step_back();
             self.play.pause();
+        } else {
+            self.notice = Some("No step has failed, so there is none to go back over.".into());
         }
     }
 
     /// Selects the block in which the first number was written that is not finite, in the step on
     /// the screen: the failed one has no times.
     pub(super) fn open_failed(&mut self) {
-        let State::NotFinite { first: Some(first), .. } = self.run.state() else { return };
+        let State::NotFinite { first: Some(first), .. } = self.run.state() else {
+            let text = "No number has failed to be finite, so there is no block to open.";
+            self.notice = Some(text.into());
+            return;
+        };
         let at = (first.rank, first.origin);
         let Some(step) = &self.step else { return };
         let Some((target, start)) = block_of(step, at) else { return };

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use eframe::egui;
-use egui::Key;
 use shardlab::trace::Badge;
 use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::timeline::Arrows;
@@ -11,9 +10,11 @@ use shardlab::units::Nanos;
 
 use super::axis::COLD;
 use super::explain::About;
+use super::starting::TICK;
 use super::watch::Watch;
 use super::{App, Half, breaking, compare, explain, top_bar, transport};
 use crate::board::{Board, Desk};
+use crate::keys::ALL_ARROWS;
 use crate::over::Around;
 use crate::paint;
 use crate::panels;
@@ -48,7 +49,7 @@ impl eframe::App for App {
     }
 
     fn on_exit(&mut self) {
-        self.keep();
+        self.keep_now();
     }
 }
 
@@ -90,6 +91,10 @@ impl App {
         }
         let elapsed = (now - self.now).clamp(0.0, LONGEST);
         self.now = now;
+        self.starting.follow(self.run.state(), now);
+        if self.starting.seconds().is_some() {
+            ctx.request_repaint_after(TICK);
+        }
         if self.view.scheme == Scheme::System {
             self.dress(ctx);
         }
@@ -167,7 +172,7 @@ impl App {
         for action in self.keys.take() {
             self.obey(&ctx, Command::Do(action));
         }
-        let held = self.over.is_none() && ctx.input(|input| input.key_down(Key::X));
+        let held = self.over.is_none() && self.keys.holds(ALL_ARROWS);
         self.sight.arrows = if held { Arrows::All } else { Arrows::Selected };
         self.compare.arrows(self.sight.arrows);
         self.planning.arrows(self.sight.arrows);
@@ -186,6 +191,10 @@ impl App {
         for command in commands {
             self.obey(&ctx, command);
         }
+        if self.over.is_none() {
+            self.desk.left = None;
+        }
+        self.keep_soon(&ctx);
     }
 
     /// Whether the notice came after the pointer was moved last: it is not hidden then by what happens
@@ -213,7 +222,8 @@ impl App {
         let running = (self.now - self.trained_at.1 > LONG).then_some(self.trained_at.0);
         let predicted = run.facts().and_then(|facts| self.here.step(facts)?.ok());
         let (step, predicted) = (step.as_ref(), predicted.as_deref());
-        let shared = Shared { run, play, step, axis, sight, running, broken, predicted };
+        let starting = self.starting.seconds();
+        let shared = Shared { run, play, step, axis, sight, running, starting, broken, predicted };
         let mut commands = Vec::new();
         part(ui, desk, ("top bar", zones.top), |board, area| {
             let (asked, anchors) = top_bar::show(board, area, (&shared, view.workspace));
@@ -256,7 +266,8 @@ impl App {
             };
             let (anchors, keys) = (self.anchors, &self.keys);
             let headings = Half::BOTH.map(|half| self.compare.heading(half));
-            let around = Around { window, anchors, headings, keys, tabs, more };
+            let (_, above_transport) = window.cut_bottom(zones.transport.height);
+            let around = Around { window, above_transport, anchors, headings, keys, tabs, more };
             commands.extend(over.show(ui.ctx(), desk, &around));
         }
         // Last, because it speaks of what is under the pointer now.

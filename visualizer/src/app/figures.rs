@@ -1,5 +1,5 @@
 //! The four figures: loss, waiting, bytes, memory. They stand still: fixed places, fixed digits,
-//! at most four changes a second.
+//! at most four changes a second. A press on one opens the tab that tells more of it.
 
 use shardlab::mesh::Axis;
 use shardlab::trace::Badge;
@@ -9,8 +9,9 @@ use shardlab::units::Bytes;
 
 use super::tile;
 use crate::board::Board;
+use crate::panels;
 use crate::run::Run;
-use crate::shown::{Command, Popup};
+use crate::shown::{Command, Side};
 use crate::texts;
 
 /// Least time between two changes, in seconds.
@@ -26,7 +27,7 @@ pub(super) struct Figures {
 }
 
 /// One figure.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Tile {
     name: &'static str,
     figure: String,
@@ -36,6 +37,8 @@ struct Tile {
     remark: String,
     badge: Option<Badge>,
     hint: String,
+    /// The tab that tells more of it.
+    opens: (Side, usize),
 }
 
 impl Figures {
@@ -76,8 +79,11 @@ impl Figures {
             let (place, right) = rest.cut_left(area.width / count as f32);
             rest = right;
             let control = crate::board::Control::text(tile.name, tile.name, &tile.hint);
-            if board.interact(place, control).clicked() && tile.badge == Some(Badge::Replayed) {
-                commands.push(Command::Toggle(Popup::Split));
+            if board.interact(place, control).clicked() {
+                commands.push(match tile.opens {
+                    (Side::Left, tab) => Command::OpenLeft(tab),
+                    (Side::Right, tab) => Command::OpenRight(tab),
+                });
             }
             let origin = tile.badge.map_or(String::new(), |badge| badge.word().to_owned());
             let shown = tile::Tile {
@@ -126,7 +132,8 @@ fn loss(run: &Run) -> Tile {
         ),
         None => "Training loss of the newest steps, nats per token. Lower has learned more.".into(),
     };
-    Tile { name: "Loss", figure, widest: "0.00", remark, badge: None, hint }
+    let opens = (Side::Right, panels::LOSS);
+    Tile { name: "Loss", figure, widest: "0.00", remark, badge: None, hint, opens }
 }
 
 fn waiting(run: &Run, waiting: Option<(u64, f64)>) -> Tile {
@@ -154,6 +161,7 @@ fn waiting(run: &Run, waiting: Option<(u64, f64)>) -> Tile {
         remark,
         badge: Some(Badge::Replayed),
         hint: hint.into(),
+        opens: (Side::Left, panels::NUMBERS),
     }
 }
 
@@ -170,7 +178,8 @@ fn sent(run: &Run) -> Tile {
         None => ("–".into(), String::new()),
     };
     let remark = if figure == "–" { String::new() } else { "a step".into() };
-    Tile { name: "Sent", figure, widest: "", remark, badge: Some(Badge::Counted), hint }
+    let opens = (Side::Left, panels::WIRES);
+    Tile { name: "Sent", figure, widest: "", remark, badge: Some(Badge::Counted), hint, opens }
 }
 
 fn memory(run: &Run) -> Tile {
@@ -187,5 +196,7 @@ fn memory(run: &Run) -> Tile {
         _ => "Most that a rank holds at once.".into(),
     };
     let remark = if peaks.len() > 1 { "the fullest rank".into() } else { String::new() };
-    Tile { name: "Peak memory", figure, widest: "", remark, badge: Some(Badge::Counted), hint }
+    let badge = Some(Badge::Counted);
+    let opens = (Side::Left, panels::MEMORY);
+    Tile { name: "Peak memory", figure, widest: "", remark, badge, hint, opens }
 }

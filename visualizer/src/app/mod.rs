@@ -12,10 +12,12 @@ mod draw;
 mod explain;
 mod exporting;
 mod figures;
+mod keeping;
 mod obey;
 mod pace;
 mod picture;
 mod plan;
+mod starting;
 mod tile;
 mod timeline;
 mod top_bar;
@@ -47,7 +49,9 @@ use shardlab::units::Nanos;
 use self::axis::SteadyAxis;
 use self::exporting::Exporting;
 use self::figures::Figures;
+use self::keeping::Keeping;
 use self::pace::Pace;
+use self::starting::Starting;
 use self::timeline::TimelinePart;
 use crate::audit::Audit;
 use crate::board::Desk;
@@ -122,7 +126,8 @@ pub struct App {
     axis: SteadyAxis,
     sight: Sight,
     view: View,
-    store: Option<PathBuf>,
+    keeping: Keeping,
+    starting: Starting,
     figures: Figures,
     timeline: TimelinePart,
     compare: Compare,
@@ -171,7 +176,7 @@ impl App {
         look.apply(ctx);
         let run = begin(ctx, scenario, &options, Vec::new(), source);
         let mut app = Self {
-            desk: Desk { look, audit: Audit::default(), pointed: None, by_keys: false },
+            desk: Desk::new(look, Audit::default()),
             medium: Medium::Window,
             keys,
             source,
@@ -184,7 +189,8 @@ impl App {
             axis: SteadyAxis::default(),
             sight: Sight::default(),
             view: View::default(),
-            store,
+            keeping: Keeping::at(store),
+            starting: Starting::default(),
             figures: Figures::default(),
             timeline: TimelinePart::default(),
             compare: Compare::default(),
@@ -342,6 +348,7 @@ impl App {
             window: self.sight.window,
             marked: self.sight.marked,
             selection: self.sight.selection,
+            unfolded: self.sight.open.clone(),
             compare: self.compare.choices(),
             plan: self.planning.wish().clone(),
             ..self.view.clone()
@@ -356,7 +363,8 @@ impl App {
         }
         self.play.choose_speed(view.speed.map(Speed::new));
         let (window, marked, selection) = (view.window, view.marked, view.selection);
-        self.sight = Sight { window, marked, selection, ..Sight::default() };
+        let open = view.unfolded.clone();
+        self.sight = Sight { window, marked, selection, open, ..Sight::default() };
         self.compare.restore(view.compare.clone());
         self.planning.wish_for(view.plan.clone());
         self.view = view;
@@ -385,14 +393,6 @@ impl App {
         match Saved::read(file.path()) {
             Ok((saved, left_out)) => self.open(ctx, saved, &left_out),
             Err(why) => self.notice = Some(Notice::failure(why.replace('\n', "; "))),
-        }
-    }
-
-    /// Writes view and scenario where they are kept.
-    fn keep(&mut self) {
-        let Some(path) = &self.store else { return };
-        if let Err(error) = self.saved().write(path) {
-            self.notice = Some(Notice::failure(format!("{}: not saved: {error}", path.display())));
         }
     }
 }

@@ -12,6 +12,7 @@ use shardlab::trace::{Span, Trace};
 use shardlab::units::Nanos;
 
 use super::compare::Given;
+use super::starting::Starting;
 use super::{App, Half, Held, Times, begin, kind, other, window};
 use crate::here::Here;
 use crate::keys::{Action, Grain};
@@ -21,6 +22,10 @@ use crate::play::{Direction, OnScreen};
 use crate::run::{Run, State};
 use crate::shown::{Command, Notice, Popup, Revealed, Side, Sight, Step, Workspace};
 use crate::style::{Look, Scheme};
+use crate::zones::Band;
+
+/// Why there is nothing to loop or to zoom to.
+const NOTHING_CHOSEN: &str = "Nothing is chosen: click a block, or mark time with Shift and drag.";
 
 impl App {
     pub(super) fn obey(&mut self, ctx: &egui::Context, command: Command) {
@@ -41,8 +46,14 @@ impl App {
             Command::Unfold(position) => self.sight.unfold(position),
             Command::Scroll(points) => (self.sight.scroll, self.sight.reveal) = (points, None),
             Command::Divide(dividers) => self.view.dividers = dividers,
-            Command::OpenLeft(tab) => self.view.left_tab = tab,
-            Command::OpenRight(tab) => self.view.right_tab = tab,
+            Command::OpenLeft(tab) => {
+                self.view.left_tab = tab;
+                self.enlarge_if_closed(Side::Left);
+            }
+            Command::OpenRight(tab) => {
+                self.view.right_tab = tab;
+                self.enlarge_if_closed(Side::Right);
+            }
             Command::Maximise(side) => {
                 self.maximised = if self.maximised == Some(side) { None } else { Some(side) };
             }
@@ -68,15 +79,9 @@ impl App {
                     self.obey(ctx, command);
                 }
             }
-            Command::Cut(cut) => {
-                self.planning.take_cut(&cut);
-                self.keep();
-            }
+            Command::Cut(cut) => self.planning.take_cut(&cut),
             Command::Control(control) => self.planning.choose(control),
-            Command::Wish(control, setting) => {
-                self.planning.set(control, setting);
-                self.keep();
-            }
+            Command::Wish(control, setting) => self.planning.set(control, setting),
             Command::OpenSchedule(path) => {
                 self.over = Some(Over::schedule(&path, self.scenario()));
             }
@@ -85,9 +90,9 @@ impl App {
                 let given = given(&self.run, (self.times.as_ref(), &self.here), self.step.as_ref());
                 self.compare.choose(ctx, (half, choice), &given);
                 self.reshape();
-                self.keep();
             }
         }
+        self.keep();
         self.keys.give_to(Over::keyboard(self.over.as_ref()));
         ctx.request_repaint();
     }
@@ -167,7 +172,9 @@ impl App {
             Action::Pin => self.pin(),
             Action::Front(direction) => {
                 self.turn_to(Workspace::Plan);
-                self.planning.walk_front(direction);
+                if self.planning.walk_front(direction).is_none() {
+                    self.notice = Some("No best layout is known yet: they are searched.".into());
+                }
             }
             Action::TrainPlan => self.train_plan(ctx),
             Action::OpenSchedule => self.toggle(Popup::OpenSchedule),
@@ -195,7 +202,6 @@ impl App {
                 ctx.send_viewport_cmd(ViewportCommand::Fullscreen(!is_full));
             }
         }
-        self.keep();
     }
 
     /// Puts on the look that the view asks for.
@@ -225,6 +231,7 @@ impl App {
         self.play.clear();
         self.compare.clear();
         self.planning.forget_run();
+        self.starting = Starting::default();
         self.step = None;
         self.axis = super::SteadyAxis::default();
         self.figures.clear();
@@ -253,6 +260,7 @@ impl App {
             self.sight.selection = self.sight.selection.filter(|target| target.fits(plan));
             self.sight.window = self.sight.window.filter(|window| window.start < end);
             self.sight.marked = self.sight.marked.filter(|marked| marked.start < end);
+            self.sight.open.retain(|position| *position < plan.mesh.pp);
         }
         // Another Plan of the same run has nothing to do with how long steps were before.
         if self.step.as_ref().is_some_and(|was| !Arc::ptr_eq(&was.facts, &step.facts)) {
@@ -420,8 +428,7 @@ impl App {
             (None, Workspace::Plan) => self.planning.section(),
         };
         if section.is_none() && self.play.section().is_none() {
-            self.notice =
-                Some("Nothing to loop: click a block, or mark time with Shift and drag.".into());
+            self.notice = Some(NOTHING_CHOSEN.into());
         }
         self.play.repeat(section, self.run.steps());
     }
@@ -457,7 +464,13 @@ impl App {
         let next = match action {
             Action::Zoom(direction) => window::zoom_key(view, direction, at, end),
             Action::Pan(direction) => window::pan_key(view, direction, end),
-            Action::FitSelection => section.map_or(seen, |span| window::around(span, end)),
+            Action::FitSelection => match section {
+                Some(span) => window::around(span, end),
+                None => {
+                    self.notice = Some(NOTHING_CHOSEN.into());
+                    seen
+                }
+            },
             _ => {
                 match self.view.workspace {
                     Workspace::Watch => self.axis.shrink(),
@@ -562,8 +575,17 @@ impl App {
 
     /// Closes or clears the top-most thing alone.
     fn escape(&mut self, ctx: &egui::Context) {
-        if self.over.is_some() {
-            self.over = None;
+        if let Some(over) = &self.over {
+            let focused = ctx.memory(|memory| memory.focused());
+            let field = focused.filter(|_| ctx.text_edit_focused());
+            match field {
+                // What was chosen beside a field stays; the palette is nothing but its field.
+                Some(field) if over.popup() != Popup::Palette => {
+                    ctx.memory_mut(|memory| memory.surrender_focus(field));
+                    self.desk.left = Some(field);
+                }
+                _ => self.over = None,
+            }
         } else if self.maximised.is_some() {
             self.maximised = None;
         } else if let Some(focused) = ctx.memory(|memory| memory.focused()) {
@@ -582,16 +604,24 @@ impl App {
     }
 
     fn open_tab(&mut self, number: usize) {
-        self.turn_to(Workspace::Watch);
-        let count = self.left.len();
-        if number < count {
-            self.view.left_tab = number;
-        } else if number - count < self.right.len() {
-            self.view.right_tab = number - count;
+        let (left, right) = (self.left.len(), self.right.len());
+        if number >= left + right {
+            self.notice = Some(format!("There are {} tabs.", left + right).into());
+            return;
         }
-        let low = self.zones.band == crate::zones::Band::Closed;
-        if low {
-            self.maximised = Some(if number < count { Side::Left } else { Side::Right });
+        self.turn_to(Workspace::Watch);
+        let side = if number < left { Side::Left } else { Side::Right };
+        match side {
+            Side::Left => self.view.left_tab = number,
+            Side::Right => self.view.right_tab = number - left,
+        }
+        self.enlarge_if_closed(side);
+    }
+
+    /// A tab that is opened where the band is closed to its row has the room of the timeline.
+    fn enlarge_if_closed(&mut self, side: Side) {
+        if self.zones.band == Band::Closed {
+            self.maximised = Some(side);
         }
     }
 

@@ -74,8 +74,7 @@ impl App {
         look.apply(&paper.0);
         let mut audit = Audit::default();
         audit.keep_scenes();
-        let desk =
-            std::mem::replace(&mut self.desk, Desk { look, audit, pointed: None, by_keys: false });
+        let desk = std::mem::replace(&mut self.desk, Desk::new(look, audit));
         self.medium = Medium::Picture;
         let play = wanted.at.map(|at| {
             let there = self.play.clone().with_playhead(at);
@@ -150,7 +149,8 @@ impl App {
         let step = step.as_ref();
         let predicted = run.facts().and_then(|facts| here.step(facts)?.ok());
         let predicted = predicted.as_deref();
-        let shared = Shared { run, play, step, axis, sight, running: None, broken, predicted };
+        let (running, starting) = (None, None);
+        let shared = Shared { run, play, step, axis, sight, running, starting, broken, predicted };
         if let Some(panel) = panels.get_mut(tab.1) {
             on(paper, (whole.width, whole.height), self.now, |ui| {
                 desk.audit.begin();
@@ -176,8 +176,8 @@ impl App {
     fn caption(&self) -> String {
         let Self { run, broken, play, step, sight, .. } = self;
         let (axis, step) = (self.axis.axis(), step.as_ref());
-        let (running, predicted) = (None, None);
-        let shared = Shared { run, play, step, axis, sight, running, broken, predicted };
+        let (running, starting, predicted) = (None, None, None);
+        let shared = Shared { run, play, step, axis, sight, running, starting, broken, predicted };
         explain::said((&shared, Medium::Picture), None, (None, false), None).with_badge()
     }
 

@@ -412,11 +412,16 @@ fn waiting(board: &mut Board<'_>, area: Area, shared: &Shared<'_>) {
     let (line, below) = middle.cut_top(look.heading() * 1.6);
     let style = Style::sized(look.heading()).middle().on(look.theme.track);
     board.write(line, &text, style);
+    let (bar, below) = below.cut_top(look.gap(2)).1.cut_top(look.gap(1));
     if let Some(part) = part {
-        let bar = below.cut_top(look.gap(2)).1.cut_top(look.gap(1)).0;
         let bar = bar.shrunk((bar.width - 320.0 * look.scale).max(0.0) / 2.0, 0.0);
         board.fill(bar, look.theme.rule);
         board.fill(Area { width: bar.width * part, ..bar }, look.theme.ink);
+    }
+    if let Some(seconds) = shared.starting.filter(|seconds| *seconds > 0) {
+        let clock = format!("{seconds} s {}", Badge::Measured.word());
+        let style = Style::sized(look.small()).middle().ink(look.theme.faint);
+        board.write(below, &clock, style.on(look.theme.track));
     }
 }
 

@@ -9,7 +9,7 @@ use crate::play::{Direction, Mode, WhilePaused};
 use crate::shown::{Command, Shared};
 use crate::texts;
 
-/// Draws the bar. Where it is narrow, what has a key of its own goes first; playing never goes.
+/// Draws the bar. Every control has room in every window: where it is narrow they say less.
 pub(super) fn show(
     board: &mut Board<'_>,
     area: Area,
@@ -19,12 +19,9 @@ pub(super) fn show(
     let look = board.look();
     let y = area.top;
     board.rule(Point { x: area.left, y }, Point { x: area.right(), y });
-    let gap = look.gap(2);
-    let mut bar = Bar {
-        rest: area.shrunk(gap, (area.height - 36.0 * look.scale) / 2.0),
-        commands: Vec::new(),
-        keys,
-    };
+    let rest = area.shrunk(look.gap(2), (area.height - 36.0 * look.scale) / 2.0);
+    let sizes = Sizes::fitting(board, shared, rest.width);
+    let mut bar = Bar { rest, sizes, commands: Vec::new(), keys };
     bar.play(board, shared);
     bar.heads(board, shared);
     bar.right(board, shared);
@@ -32,8 +29,112 @@ pub(super) fn show(
     bar.commands
 }
 
+/// How much the controls say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Words {
+    /// All of it.
+    All,
+    /// The longest one is cut to its first word.
+    Few,
+    /// Nothing that an icon or a figure says as well.
+    Fewest,
+}
+
+/// How wide the parts of the bar are.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    words: Words,
+    /// One of the five buttons that play and step.
+    button: f32,
+    live: f32,
+    heads: f32,
+    /// What makes slower or faster, and the figure between.
+    side: f32,
+    figure: f32,
+    looped: f32,
+    keep: f32,
+    /// Between two parts.
+    gap: f32,
+}
+
+impl Sizes {
+    /// The most words with which everything has room, the slider as well; else the fewest, without
+    /// the slider.
+    fn fitting(board: &Board<'_>, shared: &Shared<'_>, width: f32) -> Self {
+        let least = board.look().gap(SLIDER_LEAST);
+        let [all, few, fewest] =
+            [Words::All, Words::Few, Words::Fewest].map(|words| Self::new(board, shared, words));
+        let fits = [all, few].into_iter().find(|sizes| sizes.sum() + least <= width);
+        fits.unwrap_or_else(|| {
+            // Figures without end push no button away.
+            let others = fewest.sum() - fewest.heads;
+            Self { heads: fewest.heads.min((width - others).max(0.0)), ..fewest }
+        })
+    }
+
+    fn new(board: &Board<'_>, shared: &Shared<'_>, words: Words) -> Self {
+        let look = board.look();
+        let is_tight = words == Words::Fewest;
+        let side = if is_tight { 26.0 } else { 32.0 } * look.scale;
+        let button = if is_tight { 30.0 } else { 36.0 } * look.scale;
+        let live = if is_tight { button } else { look.gap(9) + board.width("Live", look.body()) };
+        // Room for the longest of this run, so that nothing moves.
+        let most = shared.scenario().training.steps.max(shared.run.trained());
+        let [upper, lower] = match words {
+            Words::All | Words::Few => [format!("step {most} of {most} trained"), String::new()],
+            Words::Fewest => [format!("{most} of {most}"), RUNNING.into()],
+        };
+        let upper = board.width(&upper, look.body());
+        let heads = upper.max(board.width(&lower, look.small())).ceil() + look.gap(1);
+        Self {
+            words,
+            button,
+            live: live.ceil(),
+            heads,
+            side,
+            figure: board.width("1/4096", look.body()).ceil() + look.gap(1),
+            looped: board.button_width(LOOP),
+            keep: board.button_width(words.keep()),
+            gap: look.gap(if is_tight { 1 } else { 2 }),
+        }
+    }
+
+    fn speed(&self) -> f32 {
+        2.0 * self.side + self.figure
+    }
+
+    /// All parts but the slider, with what is between them.
+    fn sum(&self) -> f32 {
+        5.0 * self.button
+            + self.live
+            + self.heads
+            + self.speed()
+            + self.looped
+            + self.keep
+            + 6.0 * self.gap
+    }
+}
+
+impl Words {
+    /// What stands on the switch of training while paused.
+    fn keep(self) -> &'static str {
+        match self {
+            Self::All => "keep training",
+            Self::Few | Self::Fewest => "keep",
+        }
+    }
+}
+
+/// What stands on the switch that plays the selection over and over.
+const LOOP: &str = "loop";
+/// A step that has run for long, in few words.
+const RUNNING: &str = "running…";
+/// The least width of the slider, in gaps.
+const SLIDER_LEAST: u8 = 12;
+
 struct Bar<'a> {
     rest: Area,
+    sizes: Sizes,
     commands: Vec<Command>,
     keys: &'a Keys,
 }
@@ -67,7 +168,7 @@ impl Bar<'_> {
             ("last", Icon::Last, "Newest step", Action::Last),
         ];
         for (id, icon, text, action) in buttons {
-            let place = self.left(36.0 * look.scale);
+            let place = self.left(self.sizes.button);
             let hint = self.hint(text, action);
             let control = Control::icon(id, icon, &hint);
             let pressed = match action {
@@ -78,20 +179,20 @@ impl Bar<'_> {
                 self.commands.push(Command::Do(action));
             }
         }
-        self.left(look.gap(2));
+        self.left(self.sizes.gap);
         let live = shared.play.mode() == Mode::Live;
         let dot = if live { look.theme.accent } else { look.theme.faint };
-        let width = look.gap(9) + board.width("Live", look.body());
-        let place = self.left(width);
+        let place = self.left(self.sizes.live);
         let hint = self.hint("Follow training: show the newest finished step", Action::Live);
+        let text = if self.sizes.words == Words::Fewest { "" } else { "Live" };
         let control = Control {
             icon: Some(Icon::Dot(dot)),
-            ..Control::text("live", "Live", &hint).chosen(live)
+            ..Control::text("live", text, &hint).chosen(live)
         };
         if board.button(place, control) {
             self.commands.push(Command::Do(Action::Live));
         }
-        self.left(look.gap(3));
+        self.left(self.sizes.gap);
     }
 
     /// Both heads, always both: which step is shown and how many are trained.
@@ -99,65 +200,49 @@ impl Bar<'_> {
         let look = board.look();
         let shown = shared.play.shown().map(|shown| shown.step);
         let trained = shared.run.trained();
-        let text = texts::heads(shown, trained, shared.play.speed());
-        let (step, how) = text.split_once(", ").unwrap_or((&text, ""));
-        let running = shared.running.map(texts::running);
-        let how = running.as_deref().unwrap_or(how);
-        // Room for the longest of this run, so that nothing moves.
-        let most = shared.scenario().training.steps.max(trained);
-        let widest = format!("step {most} of {most} trained");
-        let width = board.width(&widest, look.body()).ceil() + look.gap(1);
-        let place = self.left(width.min(self.rest.width));
-        let (upper, lower) = place.cut_top(place.height * 0.55);
-        board.write(upper, step, Style::default());
-        board.write(lower, how, Style::sized(look.small()).ink(look.theme.faint));
-        self.left(look.gap(2));
-    }
-
-    /// From the right: speed, loop, training while paused; what finds no room has a key.
-    fn right(&mut self, board: &mut Board<'_>, shared: &Shared<'_>) {
-        let look = board.look();
-        let gap = look.gap(1);
-        let least = look.gap(24);
-        let keep = "keep training";
-        let keep_width = board.button_width(keep);
-        let loop_width = board.button_width("loop");
-        let side = 32.0 * look.scale;
-        let figure = board.width("1/4096", look.body()).ceil() + gap;
-        let speed_width = 2.0 * side + figure;
-        let mut room = self.rest.width - least;
-        let mut fits = |width: f32| {
-            let fits = room >= width + 2.0 * gap;
-            room -= if fits { width + 2.0 * gap } else { 0.0 };
-            fits
+        let (step, how) = match self.sizes.words {
+            Words::All | Words::Few => {
+                let text = texts::heads(shown, trained, shared.play.speed());
+                let (step, how) = text.split_once(", ").unwrap_or((&text, ""));
+                let running = shared.running.map(texts::running);
+                (step.to_owned(), running.unwrap_or_else(|| how.to_owned()))
+            }
+            Words::Fewest => {
+                let step =
+                    shown.map_or(trained.to_string(), |step| format!("{} of {trained}", step + 1));
+                (step, shared.running.map_or("trained", |_| RUNNING).to_owned())
+            }
         };
-        let (speed, keeps, loops) = (fits(speed_width), fits(keep_width), fits(loop_width));
-        if keeps {
-            let place = self.right_of(keep_width, gap);
-            let hint = self.hint("Training goes on while you look at a step", Action::KeepTraining);
-            let on = shared.play.while_paused() == WhilePaused::Train;
-            if board.button(place, Control::text("keep", keep, &hint).chosen(on)) {
-                self.commands.push(Command::Do(Action::KeepTraining));
-            }
-        }
-        if loops {
-            let place = self.right_of(loop_width, gap);
-            let hint = self.hint("Play the selection over and over", Action::Loop);
-            let on = shared.play.section().is_some();
-            if board.button(place, Control::text("loop", "loop", &hint).chosen(on)) {
-                self.commands.push(Command::Do(Action::Loop));
-            }
-        }
-        if speed {
-            let place = self.right_of(speed_width, 2.0 * gap);
-            self.speed(board, shared, place, side);
-        }
+        let place = self.left(self.sizes.heads);
+        let (upper, lower) = place.cut_top(place.height * 0.55);
+        board.write(upper, &step, Style::default());
+        board.write(lower, &how, Style::sized(look.small()).ink(look.theme.faint));
+        self.left(self.sizes.gap);
     }
 
-    fn speed(&mut self, board: &mut Board<'_>, shared: &Shared<'_>, place: Area, side: f32) {
+    /// From the right: training while paused, loop, speed.
+    fn right(&mut self, board: &mut Board<'_>, shared: &Shared<'_>) {
+        let Sizes { words, keep, looped, .. } = self.sizes;
+        let place = self.right_of(keep);
+        let hint = self.hint("Training goes on while you look at a step", Action::KeepTraining);
+        let on = shared.play.while_paused() == WhilePaused::Train;
+        if board.button(place, Control::text("keep", words.keep(), &hint).chosen(on)) {
+            self.commands.push(Command::Do(Action::KeepTraining));
+        }
+        let place = self.right_of(looped);
+        let hint = self.hint("Play the selection over and over", Action::Loop);
+        let on = shared.play.section().is_some();
+        if board.button(place, Control::text("loop", LOOP, &hint).chosen(on)) {
+            self.commands.push(Command::Do(Action::Loop));
+        }
+        let place = self.right_of(self.sizes.speed());
+        self.speed(board, shared, place);
+    }
+
+    fn speed(&mut self, board: &mut Board<'_>, shared: &Shared<'_>, place: Area) {
         let look = board.look();
-        let (minus, rest) = place.cut_left(side);
-        let (plus, figure) = rest.cut_right(side);
+        let (minus, rest) = place.cut_left(self.sizes.side);
+        let (plus, figure) = rest.cut_right(self.sizes.side);
         let steps = [
             (minus, "slower", Icon::Minus, "Slower", Action::Speed(Direction::Back)),
             (plus, "faster", Icon::Plus, "Faster", Action::Speed(Direction::Forward)),
@@ -177,16 +262,16 @@ impl Bar<'_> {
         board.write(figure, &shared.play.speed().to_string(), Style::default().middle().ink(ink));
     }
 
-    fn right_of(&mut self, width: f32, gap: f32) -> Area {
+    fn right_of(&mut self, width: f32) -> Area {
         let (place, rest) = self.rest.cut_right(width);
-        self.rest = rest.cut_right(gap).1;
+        self.rest = rest.cut_right(self.sizes.gap).1;
         place
     }
 
     fn slider(&mut self, board: &mut Board<'_>, shared: &Shared<'_>) {
         let steps = shared.run.steps();
         let (Some(newest), Some(shown)) = (steps.newest, shared.play.shown()) else { return };
-        if self.rest.width < board.look().gap(12) {
+        if self.rest.width < board.look().gap(SLIDER_LEAST) {
             return;
         }
         let span = (newest - steps.oldest).max(1) as f32;

@@ -4,7 +4,7 @@ use shardlab::trace::draw::scene::Area;
 
 use super::Around;
 use crate::board::{Board, Style};
-use crate::keys::{Action, BINDINGS};
+use crate::keys::{ALL_ARROWS, Action, BINDINGS};
 use crate::shown::Command;
 
 /// Height before scaling.
@@ -29,16 +29,18 @@ impl Help {
         let row = ROW * look.scale;
         let (heading, body) = area.cut_top(look.gap(8));
         board.write(heading, "Keys", Style::sized(look.heading()));
-        let mouse = "Wheel zooms · drag moves · Shift drag marks · X held: all arrows";
+        let arrows = around.keys.letter(ALL_ARROWS);
+        let mouse =
+            format!("Wheel zooms · drag moves · Shift drag marks · {arrows} held: all arrows");
         let faint = Style::sized(look.small()).ink(look.theme.faint);
         // Beside the heading where there is room for what else stands there.
-        let is_wide = board.width(mouse, look.small()) + look.gap(64) <= heading.width;
+        let is_wide = board.width(&mouse, look.small()) + look.gap(64) <= heading.width;
         let body = if is_wide {
-            board.write(heading, mouse, faint.right());
+            board.write(heading, &mouse, faint.right());
             body
         } else {
             let (line, below) = body.cut_top(row);
-            board.write(line, mouse, faint);
+            board.write(line, &mouse, faint);
             below
         };
         let tab_count = around.tabs.iter().map(Vec::len).sum::<usize>();

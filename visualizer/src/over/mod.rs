@@ -61,6 +61,8 @@ enum Kind {
 pub struct Around<'a> {
     /// The window.
     pub window: Area,
+    /// The window without the bar at its lower edge.
+    pub above_transport: Area,
     /// Where lists hang.
     pub anchors: Anchors,
     /// Names of the two timelines that are compared, from top to bottom.
@@ -204,7 +206,12 @@ impl Over {
     }
 
     fn area(&self, desk: &Desk, around: &Around<'_>) -> Area {
-        let (window, look) = (around.window, desk.look);
+        let look = desk.look;
+        let window = match &self.0 {
+            // Its button starts a run, and the transport is what one looks at next.
+            Kind::Split(_) => around.above_transport,
+            _ => around.window,
+        };
         let scale = look.scale;
         let margin = look.gap(2);
         let (width, height) = match &self.0 {

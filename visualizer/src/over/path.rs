@@ -82,6 +82,9 @@ impl PathField {
             Purpose::Open | Purpose::Save(_) => "Path of a TOML file",
             Purpose::Schedule => "Path of a CSV file with cells like 0F0, one row a position",
         };
+        // Enter in the field is its button; elsewhere it presses what has the focus.
+        let typing = board.ctx().text_edit_focused();
+        let enter = typing && board.ctx().input(|input| input.key_pressed(egui::Key::Enter));
         let changed = board.field(field, "path", &mut self.text, empty);
         if changed {
             (self.error, self.refused) = (None, None);
@@ -92,7 +95,6 @@ impl PathField {
         }
         let (buttons, _) = rest.cut_top(look.gap(8));
         let (go, left) = buttons.cut_right(look.gap(24));
-        let enter = board.ctx().input(|input| input.key_pressed(egui::Key::Enter));
         let mut commands = Vec::new();
         if board.button(go, Control::text("path go", what, title)) || enter {
             commands = self.go(PathBuf::from(self.text.trim()).as_path());

@@ -69,6 +69,10 @@ pub fn of(side: Side) -> Vec<Box<dyn Panel>> {
 pub const DETAILS: usize = 1;
 /// Which of [`right`] shows the run beside one rank.
 pub const LOSS: usize = 0;
+/// Which of [`left`] shows who sends what to whom.
+pub const WIRES: usize = 0;
+/// Which of [`left`] shows what each rank holds.
+pub const MEMORY: usize = 1;
 /// Which of [`left`] steps through a collective.
 pub const COLLECTIVE: usize = 2;
 /// Which of [`left`] holds numbers against one another.
@@ -84,6 +88,8 @@ mod tests {
     fn tabs_that_open_by_themselves_are_those_that_are_meant() {
         assert_eq!(right()[DETAILS].name(), "Details");
         assert_eq!(right()[LOSS].name(), "Loss");
+        assert_eq!(left()[WIRES].name(), "Wires");
+        assert_eq!(left()[MEMORY].name(), "Memory");
         assert_eq!(left()[COLLECTIVE].name(), "Collective");
         assert_eq!(left()[NUMBERS].name(), "Numbers");
         assert_eq!(left()[FAULTS].name(), "Faults");

@@ -87,16 +87,20 @@ fn every_key_does_what_the_help_says() {
 fn keys_open_and_close_what_lies_over_the_window() {
     let mut window = Window::open(Opened::default());
     let over = |window: &Window| window.app().over().map(|over| over.popup());
-    for (modifiers, key, popup) in [
-        (NONE, Key::Questionmark, Popup::Help),
-        (Modifiers::COMMAND, Key::K, Popup::Palette),
-        (NONE, Key::C, Popup::Split),
-        (Modifiers::COMMAND, Key::O, Popup::Open),
-        (Modifiers::COMMAND, Key::S, Popup::Save),
+    // The first Esc in a field only leaves the field.
+    for (modifiers, key, popup, escapes) in [
+        (NONE, Key::Questionmark, Popup::Help, 1),
+        (Modifiers::COMMAND, Key::K, Popup::Palette, 1),
+        (NONE, Key::C, Popup::Split, 1),
+        (Modifiers::COMMAND, Key::O, Popup::Open, 2),
+        (Modifiers::COMMAND, Key::S, Popup::Save, 2),
+        (NONE, Key::J, Popup::OpenSchedule, 2),
     ] {
         window.press(modifiers, key);
-        assert_eq!(over(&window), Some(popup), "{key:?}");
-        window.press(NONE, Key::Escape);
+        for _ in 0..escapes {
+            assert_eq!(over(&window), Some(popup), "{key:?}");
+            window.press(NONE, Key::Escape);
+        }
         assert_eq!(over(&window), None, "{key:?}");
     }
 }

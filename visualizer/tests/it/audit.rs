@@ -1,5 +1,6 @@
-//! Goal: every text can be read. Method: draw every part at every size, in both themes, for few and
-//! many ranks and for long names, and hold each text to its size, contrast, container and neighbours.
+//! Goal: every text can be read, and every control has a name for those who hear it. Method: draw every
+//! part at every size, in both themes, for few and many ranks and for long names, and hold each text to
+//! its size, contrast, container and neighbours.
 
 use std::sync::Arc;
 
@@ -44,7 +45,9 @@ fn faults(opened: Opened) -> Vec<String> {
     let mut faults = Vec::new();
     let mut hold = |window: &mut Window, state: &str| {
         window.frames(2);
-        let found = window.audit().faults(size, least);
+        let mut found = window.audit().faults(size, least);
+        let unnamed = window.harness.unnamed_widgets();
+        found.extend(unnamed.into_iter().map(|widget| format!("{widget} has no name")));
         faults.extend(found.into_iter().map(|fault| format!("{what}, {state}: {fault}")));
     };
     let mut window = Window::empty(opened.clone());
@@ -75,6 +78,7 @@ fn faults(opened: Opened) -> Vec<String> {
         Popup::Open,
         Popup::Save,
         Popup::OpenSchedule,
+        Popup::Export,
     ];
     for popup in popups {
         window.ask(Command::Toggle(popup));

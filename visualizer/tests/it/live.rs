@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use eframe::egui;
-use egui::{Key, Modifiers};
+use egui::{Key, Modifiers, vec2};
+use shardlab::config::{Scenario, Training};
+use shardlab::trace::draw::scene::Area;
 use shardlab::train::driver::Event;
 use shardlab_visualizer::app::{App, Source, Start};
 use shardlab_visualizer::run::State;
@@ -17,9 +19,7 @@ use crate::window::{Opened, Window, eight_ranks, harness, recording};
 fn fixed(window: &mut Window) -> Vec<(String, [i32; 2])> {
     let zones = *window.app().zones();
     let written = window.audit().written().to_vec();
-    let place = |area: shardlab::trace::draw::scene::Area| {
-        [(area.left * 4.0).round() as i32, (area.top * 4.0).round() as i32]
-    };
+    let place = |area: Area| [(area.left * 4.0).round() as i32, (area.top * 4.0).round() as i32];
     let mut fixed: Vec<_> = written
         .iter()
         .filter(|text| match text.zone {
@@ -87,10 +87,11 @@ fn a_step_that_runs_for_long_is_seen_and_one_that_has_ended_is_not() {
     assert!(!says(&mut window));
 }
 
-#[test]
-fn a_real_run_starts_by_itself_shows_its_steps_and_holds_when_paused() {
+/// A window that trains so many steps of eight ranks.
+fn training(steps: u64) -> Window {
+    let small = eight_ranks();
     let start = Start {
-        scenario: eight_ranks(),
+        scenario: Scenario { training: Training { steps, ..small.training }, ..small },
         options: shardlab::train::Options::on_cpu(),
         view: View::default(),
         store: None,
@@ -99,16 +100,44 @@ fn a_real_run_starts_by_itself_shows_its_steps_and_holds_when_paused() {
     };
     let mut window = Window { harness: harness(start, (1280.0, 800.0), 1.0, None) };
     window.audit().switch_on();
-    let until = |window: &mut Window, done: &dyn Fn(&App) -> bool| {
-        for _ in 0..600 {
-            window.frames(1);
-            if done(window.app()) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
+    window
+}
+
+fn until(window: &mut Window, done: &dyn Fn(&App) -> bool) {
+    for _ in 0..600 {
+        window.frames(1);
+        if done(window.app()) {
+            return;
         }
-        panic!("this takes longer than half a minute: {:?}", window.app().run().state());
-    };
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("this takes longer than half a minute: {:?}", window.app().run().state());
+}
+
+#[test]
+fn a_window_without_a_size_goes_on_training_and_comes_back_whole() {
+    let mut window = training(1_000_000);
+    until(&mut window, &|app| app.step().is_some());
+    for size in [(0.0, 0.0), (1.0, 1.0), (0.0, 800.0), (1280.0, 800.0)] {
+        let trained = window.app().run().trained();
+        window.harness.set_size(vec2(size.0, size.1));
+        until(&mut window, &|app| app.run().trained() >= trained + 3);
+        assert!(matches!(window.app().run().state(), State::Training), "{size:?}");
+    }
+    let losses = window.app().run().losses();
+    assert!(losses.iter().zip(0..).all(|((step, _), expected)| *step == expected), "no hole");
+    assert!(losses.iter().all(|(_, loss)| loss.is_finite()));
+    assert_eq!(window.app().zones().transport.bottom(), 800.0);
+    let written = window.audit().written().to_vec();
+    for zone in ["top bar", "explanation", "figures", "timeline", "right band", "transport"] {
+        assert!(written.iter().any(|text| text.zone == zone), "{zone} is there again");
+    }
+    assert_eq!(window.audit().faults(Area::sized(1280.0, 800.0), 12.0), Vec::<String>::new());
+}
+
+#[test]
+fn a_real_run_starts_by_itself_shows_its_steps_and_holds_when_paused() {
+    let mut window = training(eight_ranks().training.steps);
     let steps = eight_ranks().training.steps;
     until(&mut window, &|app| app.step().is_some());
     until(&mut window, &|app| matches!(app.run().state(), State::Done));

@@ -1,5 +1,6 @@
 //! The window under test, and recorded runs that it shows: each is trained once.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -78,6 +79,8 @@ pub(crate) struct Opened {
     pub(crate) painter: Option<RenderState>,
     /// All else that it opens with.
     pub(crate) view: View,
+    /// Where it keeps what is done.
+    pub(crate) store: Option<PathBuf>,
 }
 
 impl Default for Opened {
@@ -91,6 +94,7 @@ impl Default for Opened {
             memory_cap: None,
             painter: None,
             view: View::default(),
+            store: None,
         }
     }
 }
@@ -142,13 +146,14 @@ impl Window {
             memory_cap,
             painter,
             view,
+            store,
         } = opened;
         let exec = ExecOptions { memory_cap, ..ExecOptions::default() };
         let start = Start {
             scenario,
             options: Options { exec, ..Options::on_cpu() },
             view: View { scheme, distance, ..view },
-            store: None,
+            store,
             source: Source::Told,
             notes: Vec::new(),
         };

@@ -149,3 +149,133 @@ fn clipped(area: Area, from: Point, to: Point) -> Option<(Point, Point)> {
     let at = |part: f32| Point { x: from.x + part * dx, y: from.y + part * dy };
     (first <= last).then(|| (at(first), at(last)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::mesh::{Mesh, RankOrder};
+    use crate::trace::Badge;
+    use crate::trace::draw::fonts::SansTable;
+    use crate::trace::draw::scene::Canvas;
+    use crate::trace::draw::sketch::one_f_one_b;
+    use crate::trace::draw::theme::Theme;
+
+    const STAGES: u32 = 4;
+    const MICROBATCHES: u32 = 5;
+
+    /// A pipeline and nothing else: each pass sends one message on, but those at its ends.
+    fn pipeline() -> Timeline {
+        let mesh = Mesh { dp: 1, tp: 1, pp: STAGES, order: RankOrder::TpDpPp };
+        let sketch = one_f_one_b(mesh, MICROBATCHES, 1_000);
+        let (order, trace) = sketch.replay();
+        Timeline::new(Arc::new(sketch.plan), &order, Arc::new(trace), &[])
+    }
+
+    /// The passes: rank, what stands on it, target, and from when to when it lasts.
+    fn passes(timeline: &Timeline) -> Vec<(Rank, String, Target, Span)> {
+        let of_rank = |rank: &Rank| {
+            let rank = *rank;
+            timeline.blocks(rank).iter().filter_map(move |block| {
+                let text = block.to_string();
+                let target = timeline.target_at(rank, Level::Pass, block.start)?;
+                let span = Span { start: block.start, end: block.end };
+                text.starts_with(['F', 'B']).then_some((rank, text, target, span))
+            })
+        };
+        timeline.ranks().iter().flat_map(of_rank).collect()
+    }
+
+    /// Shapes of a frame with these arrows, and its layout.
+    fn drawn(timeline: &Timeline, change: impl FnOnce(&mut Frame<'_>)) -> (usize, Layout) {
+        let area = Area::sized(1280.0, 376.0);
+        let mut frame = Frame::new(area, (Nanos(0), timeline.end()), Badge::Replayed);
+        change(&mut frame);
+        let mut sketch = Sketch::new(Canvas { theme: &Theme::LIGHT, measure: &SansTable }, area);
+        let layout = super::super::draw(&mut sketch, timeline, &frame);
+        (sketch.scene.shapes.len(), layout)
+    }
+
+    #[test]
+    fn a_chosen_pass_has_the_arrow_that_it_waited_for_and_the_one_that_it_sends() {
+        let timeline = pipeline();
+        let passes = passes(&timeline);
+        assert_eq!(passes.len() as u32, 2 * STAGES * MICROBATCHES);
+        for (rank, text, target, span) in passes {
+            let forward = text.starts_with('F');
+            let (before, after) = if forward { (-1, 1) } else { (1, -1) };
+            let neighbour = |by: i32| {
+                let at = rank.0.checked_add_signed(by).filter(|at| *at < STAGES);
+                at.map(Rank)
+            };
+            let (mut into, mut out) = (Vec::new(), Vec::new());
+            for Arrow { from, to } in of(&timeline, &target) {
+                if to.0 == rank {
+                    assert_eq!(to.1, span.start, "{text} of rank {rank} begins with it");
+                    assert!(from.1 <= to.1);
+                    into.push(from.0);
+                } else {
+                    assert_eq!(from, (rank, span.end), "{text} of rank {rank} ends with it");
+                    out.push(to.0);
+                }
+            }
+            let expected = [before, after].map(|by| neighbour(by).into_iter().collect::<Vec<_>>());
+            assert_eq!([into, out], expected, "{text} of rank {rank}");
+        }
+    }
+
+    #[test]
+    fn a_chosen_wait_has_the_arrow_that_ends_it() {
+        let timeline = pipeline();
+        let mut waits = 0;
+        for rank in timeline.ranks() {
+            for block in timeline.blocks(*rank).iter().filter(|block| block.cause().is_some()) {
+                let target = timeline.target_at(*rank, Level::Pass, block.start).unwrap();
+                for arrow in of(&timeline, &target) {
+                    assert_eq!(arrow.to, (*rank, block.end));
+                    waits += 1;
+                }
+            }
+        }
+        assert!(waits >= 6, "{waits}");
+    }
+
+    #[test]
+    fn all_arrows_are_those_of_all_passes_and_of_a_part_of_time_those_with_an_end_in_it() {
+        let timeline = pipeline();
+        let (_, layout) = drawn(&timeline, |_| ());
+        let every = all(&timeline, &layout);
+        let messages = 2 * (STAGES - 1) * MICROBATCHES;
+        assert_eq!(every.len() as u32, messages);
+        let each = passes(&timeline).into_iter().flat_map(|(.., target, _)| of(&timeline, &target));
+        assert_eq!(every, each.collect());
+        let end = timeline.end().0;
+        let window = (Nanos(end / 4), Nanos(end / 3));
+        let (_, layout) = drawn(&timeline, |frame| frame.window = window);
+        let some = all(&timeline, &layout);
+        let inside = |at: Nanos| window.0 <= at && at <= window.1;
+        assert!(!some.is_empty() && some.len() < every.len());
+        for arrow in every {
+            let is_in_sight = inside(arrow.from.1) || inside(arrow.to.1);
+            assert_eq!(some.contains(&arrow), is_in_sight, "{arrow:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_drawn_unless_something_is_chosen_or_all_are_asked_for() {
+        let timeline = pipeline();
+        let (none, _) = drawn(&timeline, |_| ());
+        let (every, _) = drawn(&timeline, |frame| frame.arrows = Arrows::All);
+        assert!(every >= none + (2 * (STAGES - 1) * MICROBATCHES) as usize, "{none}, {every}");
+        let middle = |wanted: &str| {
+            let found = passes(&timeline).into_iter();
+            let is_it = |(rank, text, ..): &(Rank, String, Target, Span)| {
+                *rank == Rank(1) && text == wanted
+            };
+            found.filter(is_it).map(|(.., target, _)| target).next()
+        };
+        let (chosen, _) = drawn(&timeline, |frame| frame.selected = middle("F2"));
+        assert!(chosen > none && chosen < every, "{none}, {chosen}, {every}");
+    }
+}

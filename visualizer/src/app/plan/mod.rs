@@ -141,10 +141,10 @@ impl Planning {
     }
 
     /// The next layout of the front, or the one before.
-    pub(super) fn walk_front(&mut self, direction: Direction) {
-        if let Some(cut) = self.pareto.next(self.wish.cut().as_ref(), direction) {
-            self.take_cut(&cut);
-        }
+    pub(super) fn walk_front(&mut self, direction: Direction) -> Option<Cut> {
+        let cut = self.pareto.next(self.wish.cut().as_ref(), direction)?;
+        self.take_cut(&cut);
+        Some(cut)
     }
 
     /// Where the time axis ends.
