@@ -70,7 +70,7 @@ pub enum PlanError {
         what: &'static str,
     },
     /// Attention heads do not divide.
-    #[error("{heads} heads cannot be split over {tp} tensor ranks. Use tp {}", one_of(fits))]
+    #[error("{heads} heads cannot be split over {tp} tensor ranks. Use {}", one_of(fits))]
     Heads {
         /// Query heads of the model.
         heads: u32,
@@ -81,7 +81,7 @@ pub enum PlanError {
     },
     /// A dimension has fewer elements than there are tensor ranks.
     #[error(
-        "{size} {what} cannot be split over {tp} tensor ranks: each needs at least one. Use tp ≤ {size}"
+        "{size} {what} cannot be split over {tp} tensor ranks: each needs at least one. Use {size} at most"
     )]
     TooNarrow {
         /// Which dimension.

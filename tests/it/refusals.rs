@@ -45,7 +45,7 @@ fn heads_that_do_not_divide_are_refused() {
             s.model.num_key_value_heads = 6;
             s.layout.tp = 4;
         },
-        &expect!["6 heads cannot be split over 4 tensor ranks. Use tp 1, 2, 3 or 6"],
+        &expect!["6 heads cannot be split over 4 tensor ranks. Use 1, 2, 3 or 6"],
     );
 }
 
@@ -62,7 +62,7 @@ fn a_dimension_narrower_than_the_tensor_ranks_is_refused() {
             s.model.intermediate_size = 10;
         },
         &expect![
-            "10 ffn columns cannot be split over 16 tensor ranks: each needs at least one. Use tp ≤ 10"
+            "10 ffn columns cannot be split over 16 tensor ranks: each needs at least one. Use 10 at most"
         ],
     );
     refused(
@@ -71,7 +71,7 @@ fn a_dimension_narrower_than_the_tensor_ranks_is_refused() {
             s.model.vocab_size = 10;
         },
         &expect![
-            "10 tokens cannot be split over 16 tensor ranks: each needs at least one. Use tp ≤ 10"
+            "10 tokens cannot be split over 16 tensor ranks: each needs at least one. Use 10 at most"
         ],
     );
     refused(
@@ -80,7 +80,7 @@ fn a_dimension_narrower_than_the_tensor_ranks_is_refused() {
             s.layout.sequence_parallel = true;
         },
         &expect![
-            "8 positions of the sequence cannot be split over 16 tensor ranks: each needs at least one. Use tp ≤ 8"
+            "8 positions of the sequence cannot be split over 16 tensor ranks: each needs at least one. Use 8 at most"
         ],
     );
 }

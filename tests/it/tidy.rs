@@ -114,27 +114,48 @@ fn every_shader_has_an_op_of_the_same_stem() {
     }
 }
 
+/// What is written in tests and beside code, as one text.
+fn all_tests(folders: &[&str]) -> String {
+    let files = folders.iter().flat_map(|folder| rust_files(folder));
+    files.map(|(_, text)| text).collect()
+}
+
+/// Holds that the row of a table names tests that are there, or says in its last cell why not.
+fn assert_names_tests(table: &str, case: &str, tests: &str) {
+    let row = table.lines().find(|line| line.starts_with(&format!("| {case} ")));
+    let row = row.unwrap_or_else(|| panic!("{case} is in no row"));
+    let names: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+    let reason = row.split('|').nth(3).unwrap_or_default().trim();
+    assert!(!names.is_empty() || reason.len() > 20, "{case} names a test or says why not");
+    for name in names {
+        let is_test = tests.match_indices(&format!("fn {name}()")).any(|(at, _)| {
+            let before = tests[..at].trim_end().lines().next_back();
+            before.is_some_and(|line| line.trim_start().starts_with("#["))
+        });
+        assert!(is_test, "{case} names {name}, which is no test");
+    }
+}
+
 #[test]
 fn every_case_from_the_field_names_a_test_that_exists_or_says_why_not() {
     let table = fs::read_to_string(root().join("tests/CASES.md")).unwrap();
-    let mut tests = String::new();
-    for folder in ["src", "tests"] {
-        for (_, text) in rust_files(folder) {
-            tests.push_str(&text);
-        }
-    }
+    let tests = all_tests(&["src", "tests"]);
     for number in 1..=50 {
-        let case = format!("C{number:02}");
-        let row = table.lines().find(|line| line.starts_with(&format!("| {case} ")));
-        let row = row.unwrap_or_else(|| panic!("{case} is not in tests/CASES.md"));
-        let names: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
-        let reason = row.split('|').nth(3).unwrap_or_default().trim();
-        assert!(!names.is_empty() || reason.len() > 20, "{case} names a test or says why not");
-        for name in names {
-            assert!(
-                tests.contains(&format!("fn {name}(")),
-                "{case} names {name}, which is no test"
-            );
-        }
+        assert_names_tests(&table, &format!("C{number:02}"), &tests);
     }
+}
+
+/// Reports of tools like the app that are about something it has.
+const REPORTS: [u32; 20] =
+    [1, 3, 4, 6, 7, 8, 10, 11, 12, 14, 15, 17, 18, 19, 21, 22, 24, 26, 27, 28];
+
+#[test]
+fn every_report_about_tools_like_the_app_names_the_tests_that_hold_it() {
+    let table = fs::read_to_string(root().join("visualizer/tests/REPORTS.md")).unwrap();
+    let tests = all_tests(&["src", "tests", "visualizer/src", "visualizer/tests"]);
+    for number in REPORTS {
+        assert_names_tests(&table, &format!("R{number:02}"), &tests);
+    }
+    let rows = table.lines().filter(|line| line.starts_with("| R")).count();
+    assert_eq!(rows, REPORTS.len(), "each report has one row");
 }

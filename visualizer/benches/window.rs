@@ -5,7 +5,7 @@
 //! find, a software one first. Frames are laid out, cut into triangles and painted as in a window, but
 //! not shown: whatever brings them to a screen comes on top. Training alone and training behind the
 //! window take turns; medians are compared. The window is to leave nine tenths. Between them it times
-//! what a slider of Plan takes until its step is on the screen.
+//! what a slider of Plan takes until its step is on the screen. Past either limit it ends with an error.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -197,7 +197,7 @@ fn frame_cost(paints_itself: bool) -> Result<(), String> {
 }
 
 /// Milliseconds from a moved slider of Plan to the step that it asks for, on the screen: for 1,024 GPUs.
-fn predictions() -> Result<(), String> {
+fn predictions() -> Result<f64, String> {
     let mut window = Window::open(Source::Told, true)?;
     let ask = |window: &mut Window, command: Command| {
         let begin = Instant::now();
@@ -228,7 +228,7 @@ fn predictions() -> Result<(), String> {
     let each = times.map(|(name, time)| format!("{name} {time:.0}")).join(", ");
     let middle = median(&mut times.map(|(_, time)| time));
     println!("a slider of Plan, 1,024 GPUs: {middle:.0} ms (limit {PREDICTION}): {each}");
-    Ok(())
+    Ok(middle)
 }
 
 /// Tokens a second of training alone.
@@ -276,7 +276,7 @@ fn main() -> Result<(), String> {
     );
     frame_cost(false)?;
     frame_cost(true)?;
-    predictions()?;
+    let prediction = predictions()?;
     let (mut apart, mut behind, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         let (alone, (watched, frames)) = (alone()?, watched()?);
@@ -293,5 +293,12 @@ fn main() -> Result<(), String> {
         median(&mut apart),
         median(&mut behind)
     );
-    Ok(())
+    let mut slow = Vec::new();
+    if prediction > PREDICTION {
+        slow.push(format!("a slider takes {prediction:.0} ms, more than {PREDICTION}"));
+    }
+    if share < SHARE {
+        slow.push(format!("the window leaves {share:.2} of the training, less than {SHARE}"));
+    }
+    if slow.is_empty() { Ok(()) } else { Err(slow.join("; ")) }
 }

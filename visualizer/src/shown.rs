@@ -146,9 +146,8 @@ impl Sight {
 /// The rank that a target is about.
 pub fn rank_of(target: Target) -> Option<Rank> {
     match target {
-        Target::Rank(rank) | Target::Block { rank, .. } | Target::Wait { rank, .. } => Some(rank),
         Target::Link { from, .. } => Some(from),
-        Target::Position(_) => None,
+        other => other.rank(),
     }
 }
 

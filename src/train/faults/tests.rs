@@ -75,7 +75,12 @@ fn a_gradient_that_is_too_large_shows_under_sgd_and_hides_from_adam_and_a_clip_t
         let plain = judged(&scenario, fault);
         assert!(close(plain.grad_rel_max, times - 1.0), "{plain:?}");
         assert!(plain.loss_rel_max > 1e-3 && plain.final_rel_max > 1e-2, "{plain:?}");
-        assert!(plain.first_tensor.unwrap().contains("embed_tokens"));
+        assert!(plain.first_tensor.as_ref().unwrap().contains("embed_tokens"));
+
+        // A clip that never acts hides nothing.
+        scenario.training.clip_norm = 1e6;
+        let unclipped = judged(&scenario, fault);
+        assert_eq!(unclipped.final_rel_max, plain.final_rel_max);
 
         scenario.training.clip_norm = 1e-3;
         let clipped = judged(&scenario, fault);

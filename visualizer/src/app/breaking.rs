@@ -84,7 +84,8 @@ impl App {
         let area = self.zones.timeline;
         let beside = || Point { x: area.left + area.width / 4.0, y: area.top + area.height / 4.0 };
         let at = at.unwrap_or_else(beside);
-        Over::open(popup, About { saved: self.saved(), target, at }, || self.offer())
+        let about = About { saved: self.saved(), target, at, asker: self.asker };
+        Over::open(popup, about, || self.offer())
     }
 
     /// Back to before the step that failed.

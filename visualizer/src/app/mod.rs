@@ -58,7 +58,7 @@ use crate::board::Desk;
 use crate::broken::Broken;
 use crate::here::Here;
 use crate::keys::Keys;
-use crate::over::Over;
+use crate::over::{Asker, Over, system};
 use crate::panels::{self, Panel};
 use crate::play::Play;
 use crate::run::Run;
@@ -139,6 +139,8 @@ pub struct App {
     /// Where time began to be marked by a key.
     marks_from: Option<Nanos>,
     over: Option<Over>,
+    /// Who is asked for paths.
+    asker: Asker,
     exporting: Exporting,
     /// A line for the person; gone with the next thing that is done.
     notice: Option<Notice>,
@@ -201,6 +203,7 @@ impl App {
             maximised: None,
             marks_from: None,
             over: None,
+            asker: system,
             exporting: Exporting::default(),
             notice: (!notes.is_empty()).then(|| notes.join("; ").into()),
             news: (None, None),
@@ -253,6 +256,11 @@ impl App {
             Side::Right => &mut self.right,
         };
         tabs.get_mut(tab)?.show_example(self.step.as_ref()?)
+    }
+
+    /// Asks for paths here instead of in a dialogue of the system.
+    pub fn ask_for_paths(&mut self, asker: Asker) {
+        self.asker = asker;
     }
 
     /// Does what a part of the window could ask for.

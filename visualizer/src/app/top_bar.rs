@@ -73,7 +73,10 @@ pub(super) fn show(
     if let Some(facts) = shared.run.facts() {
         let text = texts::device(&facts.devices);
         let room = board.separator(inner);
-        if room.width >= 60.0 {
+        // What is elided in its middle still says at its end how many they are.
+        let end = text.rsplit(", ").next().unwrap_or_default();
+        let least = (3.0 * board.width(end, look.body())).min(board.width(&text, look.body()));
+        if room.width >= least.max(60.0) {
             board.write(room, &text, Style::default().ink(look.theme.faint));
         }
     }

@@ -6,9 +6,39 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use eframe::egui;
 
+/// What the system is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// A file to read, of a kind of files with this ending.
+    Open(&'static str, &'static str),
+    /// A place for a file of this name; where files are of one kind, that and its ending.
+    Save(String, Option<(&'static str, &'static str)>),
+    /// A folder.
+    Folder,
+}
+
+/// Who answers: `None` where it was closed, or where there is no dialogue.
+pub type Asker = fn(Question) -> Option<PathBuf>;
+
+/// The dialogue of the system.
+pub fn system(question: Question) -> Option<PathBuf> {
+    let dialogue = rfd::FileDialog::new();
+    match question {
+        Question::Open(kind, ending) => dialogue.add_filter(kind, &[ending]).pick_file(),
+        Question::Save(name, Some((kind, ending))) => {
+            dialogue.add_filter(kind, &[ending]).set_file_name(name).save_file()
+        }
+        Question::Save(name, None) => dialogue.set_file_name(name).save_file(),
+        Question::Folder => dialogue.pick_folder(),
+    }
+}
+
 /// A dialogue that may be open.
-#[derive(Debug, Default)]
-pub(super) struct Dialogue(Option<Receiver<Option<PathBuf>>>);
+#[derive(Debug)]
+pub(super) struct Dialogue {
+    asker: Asker,
+    answers: Option<Receiver<Option<PathBuf>>>,
+}
 
 /// What has come of a dialogue.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,40 +52,40 @@ pub(super) enum Answer {
 }
 
 impl Dialogue {
+    pub(super) fn new(asker: Asker) -> Self {
+        Self { asker, answers: None }
+    }
+
     /// Whether it is open.
     pub(super) fn is_open(&self) -> bool {
-        self.0.is_some()
+        self.answers.is_some()
     }
 
     /// Opens it.
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub(super) fn open(
-        &mut self,
-        ctx: &egui::Context,
-        ask: impl FnOnce() -> Option<PathBuf> + Send + 'static,
-    ) -> io::Result<()> {
+    pub(super) fn open(&mut self, ctx: &egui::Context, question: Question) -> io::Result<()> {
         let (answer, answers) = channel();
-        let ctx = ctx.clone();
+        let (ctx, ask) = (ctx.clone(), self.asker);
         let work = move || {
             // Nobody listens any more if the popup was closed meanwhile.
-            answer.send(ask()).ok();
+            answer.send(ask(question)).ok();
             ctx.request_repaint();
         };
         std::thread::Builder::new().name("file dialogue".into()).spawn(work)?;
-        self.0 = Some(answers);
+        self.answers = Some(answers);
         Ok(())
     }
 
     /// What has come of it.
     pub(super) fn answer(&mut self) -> Answer {
-        let answer = match self.0.as_ref().map(Receiver::try_recv) {
+        let answer = match self.answers.as_ref().map(Receiver::try_recv) {
             None | Some(Err(TryRecvError::Empty)) => return Answer::None,
             Some(Ok(answer)) => answer,
             Some(Err(TryRecvError::Disconnected)) => None,
         };
-        self.0 = None;
+        self.answers = None;
         answer.map_or(Answer::NoPath, Answer::Path)
     }
 }
@@ -79,14 +109,17 @@ mod tests {
     #[test]
     fn a_dialogue_answers_once_and_a_system_without_one_is_no_error() {
         let ctx = egui::Context::default();
-        let mut dialogue = Dialogue::default();
+        let mut dialogue = Dialogue::new(|question| match question {
+            Question::Folder => None,
+            _ => Some("a.toml".into()),
+        });
         assert_eq!(dialogue.answer(), Answer::None);
-        dialogue.open(&ctx, || Some("a.toml".into())).unwrap();
+        dialogue.open(&ctx, Question::Open("Scenario", "toml")).unwrap();
         assert!(dialogue.is_open());
         assert_eq!(waited(&mut dialogue), Answer::Path("a.toml".into()));
         assert!(!dialogue.is_open());
         assert_eq!(dialogue.answer(), Answer::None);
-        dialogue.open(&ctx, || None).unwrap();
+        dialogue.open(&ctx, Question::Folder).unwrap();
         assert_eq!(waited(&mut dialogue), Answer::NoPath);
     }
 }

@@ -7,7 +7,7 @@ use shardlab::trace::Span;
 use shardlab::trace::draw::scene::Area;
 use shardlab::trace::export::kineto::Size;
 
-use super::dialogue::{Answer, Dialogue, NO_PATH};
+use super::dialogue::{Answer, Asker, Dialogue, NO_PATH, Question};
 use crate::board::{Board, Control, Style};
 use crate::export::film::Estimate;
 use crate::export::order::{Colours, Existing, Form, Order};
@@ -64,7 +64,7 @@ pub(super) struct Export {
 }
 
 impl Export {
-    pub(super) fn new(offer: Offer) -> Self {
+    pub(super) fn new(offer: Offer, asker: Asker) -> Self {
         let (form, colours) = (Form::Png(2), Colours::AsShown);
         let parts = Part::all();
         let open = Part::Window(offer.workspace);
@@ -80,7 +80,7 @@ impl Export {
             error: None,
             refused: None,
             warned: false,
-            dialogue: Dialogue::default(),
+            dialogue: Dialogue::new(asker),
         };
         export.path = export.suggested();
         export
@@ -300,15 +300,11 @@ impl Export {
 
     fn browse(&mut self, ctx: &egui::Context) {
         let name = shown(Path::new(&self.path));
-        let is_folder = self.form == Form::TraceOfRanks;
-        let ask = move || {
-            let dialogue = rfd::FileDialog::new();
-            match is_folder {
-                true => dialogue.pick_folder(),
-                false => dialogue.set_file_name(name).save_file(),
-            }
+        let question = match self.form == Form::TraceOfRanks {
+            true => Question::Folder,
+            false => Question::Save(name, None),
         };
-        if let Err(error) = self.dialogue.open(ctx, ask) {
+        if let Err(error) = self.dialogue.open(ctx, question) {
             self.error = Some(format!("No dialogue ({error}). Type the path"));
         }
     }
@@ -365,7 +361,9 @@ mod tests {
         let scenario = "Shakespeare, small".to_owned();
         let (workspace, size) = (Workspace::Watch, (1280.0, 800.0));
         let (film, stretch, trace, part) = (None, None, None, None);
-        Export::new(Offer { scenario, step: Some(23), workspace, size, film, stretch, trace, part })
+        let step = Some(23);
+        let offer = Offer { scenario, step, workspace, size, film, stretch, trace, part };
+        Export::new(offer, |_| None)
     }
 
     #[test]

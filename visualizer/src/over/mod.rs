@@ -14,6 +14,7 @@ mod rows;
 mod schedule;
 mod split;
 
+pub use dialogue::{Asker, Question, system};
 pub use export::Offer;
 
 use std::path::Path;
@@ -84,12 +85,14 @@ pub struct About {
     pub target: Target,
     /// Where a menu hangs.
     pub at: Point,
+    /// Who is asked for paths.
+    pub asker: Asker,
 }
 
 impl Over {
     /// Opens one.
     pub fn open(popup: Popup, about: About, offer: impl FnOnce() -> Offer) -> Self {
-        let About { saved, target, at } = about;
+        let About { saved, target, at, asker } = about;
         Self(match popup {
             Popup::Scenarios => Kind::Scenarios(list::Scenarios::default()),
             Popup::Split => {
@@ -102,10 +105,10 @@ impl Over {
             Popup::Palette => Kind::Palette(palette::Palette::default()),
             Popup::Help => Kind::Help(help::Help::default()),
             // It is opened with its file, by `Over::schedule`; by itself it asks for one.
-            Popup::OpenSchedule | Popup::Schedule => Kind::Path(path::PathField::schedule()),
-            Popup::Open => Kind::Path(path::PathField::open()),
-            Popup::Save => Kind::Path(path::PathField::save(saved)),
-            Popup::Export => Kind::Export(Box::new(export::Export::new(offer()))),
+            Popup::OpenSchedule | Popup::Schedule => Kind::Path(path::PathField::schedule(asker)),
+            Popup::Open => Kind::Path(path::PathField::open(asker)),
+            Popup::Save => Kind::Path(path::PathField::save(saved, asker)),
+            Popup::Export => Kind::Export(Box::new(export::Export::new(offer(), asker))),
             Popup::Break => Kind::Menu(menu::Menu::new(menu::Subject::Target(target), at)),
             Popup::Half(half) => Kind::Menu(menu::Menu::new(menu::Subject::Half(half), at)),
         })

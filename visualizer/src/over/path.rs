@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use eframe::egui;
 use shardlab::trace::draw::scene::Area;
 
-use super::dialogue::{Answer, Dialogue, NO_PATH};
+use super::dialogue::{Answer, Asker, Dialogue, NO_PATH, Question};
 use crate::board::{Board, Control, Style};
 use crate::saved::Saved;
 use crate::shown::{Command, Popup};
@@ -35,28 +35,22 @@ enum Purpose {
 }
 
 impl PathField {
-    pub(super) fn open() -> Self {
-        Self::empty(Purpose::Open)
+    pub(super) fn open(asker: Asker) -> Self {
+        Self::of(Purpose::Open, String::new(), asker)
     }
 
-    pub(super) fn schedule() -> Self {
-        Self::empty(Purpose::Schedule)
+    pub(super) fn schedule(asker: Asker) -> Self {
+        Self::of(Purpose::Schedule, String::new(), asker)
     }
 
-    fn empty(purpose: Purpose) -> Self {
-        let dialogue = Dialogue::default();
-        Self { text: String::new(), purpose, error: None, refused: None, dialogue }
-    }
-
-    pub(super) fn save(saved: Saved) -> Self {
+    pub(super) fn save(saved: Saved, asker: Asker) -> Self {
         let text = format!("{}.toml", crate::presets::slug(&saved.scenario.name));
-        Self {
-            text,
-            purpose: Purpose::Save(Box::new(saved)),
-            error: None,
-            refused: None,
-            dialogue: Dialogue::default(),
-        }
+        Self::of(Purpose::Save(Box::new(saved)), text, asker)
+    }
+
+    fn of(purpose: Purpose, text: String, asker: Asker) -> Self {
+        let dialogue = Dialogue::new(asker);
+        Self { text, purpose, error: None, refused: None, dialogue }
     }
 
     pub(super) fn popup(&self) -> Popup {
@@ -111,22 +105,12 @@ impl PathField {
     }
 
     fn browse(&mut self, ctx: &egui::Context) {
-        let saves = match &self.purpose {
-            Purpose::Open | Purpose::Schedule => None,
-            Purpose::Save(_) => Some(self.text.clone()),
+        let question = match &self.purpose {
+            Purpose::Open => Question::Open("Scenario", "toml"),
+            Purpose::Schedule => Question::Open("Schedule", "csv"),
+            Purpose::Save(_) => Question::Save(self.text.clone(), Some(("Scenario", "toml"))),
         };
-        let (kind, ending) = match &self.purpose {
-            Purpose::Open | Purpose::Save(_) => ("Scenario", "toml"),
-            Purpose::Schedule => ("Schedule", "csv"),
-        };
-        let ask = move || {
-            let dialogue = rfd::FileDialog::new().add_filter(kind, &[ending]);
-            match saves {
-                None => dialogue.pick_file(),
-                Some(name) => dialogue.set_file_name(name).save_file(),
-            }
-        };
-        if let Err(error) = self.dialogue.open(ctx, ask) {
+        if let Err(error) = self.dialogue.open(ctx, question) {
             self.error = Some(format!("No dialogue ({error}). Type the path"));
         }
     }

@@ -1,16 +1,22 @@
 //! Exports of the window, by keys alone: what is written equals what is shown.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use eframe::egui;
 use egui::{Event, Key, Modifiers};
+use shardlab::trace::captured::first;
 use shardlab::trace::draw::theme::Kind;
+use shardlab::trace::draw::timeline::{Level, Target};
 use shardlab::trace::export::rows::{Detail, rows};
 use shardlab_visualizer::app::{Paper, Wanted};
+use shardlab_visualizer::export::order::{Colours, Existing, Form, Order};
 use shardlab_visualizer::export::parts::Part;
+use shardlab_visualizer::keys::Action;
+use shardlab_visualizer::over::Question;
 use shardlab_visualizer::presets;
-use shardlab_visualizer::shown::Popup;
+use shardlab_visualizer::shown::{Command, Popup, Workspace};
 
 use crate::pixels::{off, read};
 use crate::window::{Opened, Window};
@@ -189,26 +195,192 @@ fn the_chosen_block_is_an_animation_and_every_rank_has_a_trace() {
 }
 
 #[test]
-fn every_part_has_a_vector_picture_with_title_caption_and_badge_inside() {
+fn where_no_dialogue_opens_it_is_said_and_a_typed_path_does_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("typed.csv");
     let mut window = Window::open(Opened::default());
+    // As where no portal answers.
+    window.app_mut().ask_for_paths(|_| None);
+    window.press(Modifiers::COMMAND, Key::E);
+    choose(&mut window, "export as CSV");
+    choose(&mut window, "export browse");
+    let said = "No file was chosen. Type the path if no dialogue opens";
+    let is_said = |window: &mut Window| {
+        let written = window.audit().written();
+        written.iter().any(|text| text.zone == "over the window" && text.label.full == said)
+    };
+    assert!((0..1000).any(|_| {
+        window.frames(1);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        is_said(&mut window)
+    }));
+    let answer = export_to(&mut window, &path);
+    assert!(answer.starts_with("Saved ") && answer.ends_with("typed.csv"), "{answer}");
+    assert!(std::fs::read_to_string(&path).unwrap().lines().count() > 100);
+}
+
+#[test]
+fn what_the_dialogue_answers_is_written_without_a_second_question() {
+    let mut window = Window::open(Opened::default());
+    window.app_mut().ask_for_paths(|question| match question {
+        Question::Save(name, None) => {
+            let path = std::env::temp_dir().join(format!("{}-{name}", std::process::id()));
+            // The system has asked already whether it is to be replaced.
+            std::fs::write(&path, "old").ok()?;
+            Some(path)
+        }
+        _ => None,
+    });
+    window.press(Modifiers::COMMAND, Key::E);
+    choose(&mut window, "export as JSON Lines");
+    choose(&mut window, "export browse");
+    let saved = (0..2000).find_map(|_| {
+        window.frames(1);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let said = window.explanation();
+        said.strip_prefix("Saved ").map(str::to_owned)
+    });
+    let saved = saved.expect("it is written");
+    let name = format!("{}-shakespeare-small_step_12.jsonl", std::process::id());
+    assert!(saved.ends_with(&name), "{saved}");
+    let path = std::env::temp_dir().join(name);
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    assert!(text.starts_with('{'), "{text}");
+}
+
+/// What must be inside of the picture of a part: badges for its times and shares, and of its legend with
+/// units. A loss is no time, and faults have no numbers until the judges are asked.
+fn inside(name: &str) -> (&'static [&'static str], &'static [&'static str]) {
+    match name {
+        "watch" => (&["REPLAYED", "COUNTED"], &["F forward", "waiting", "B backward"]),
+        "compare" => (&["REPLAYED", "MEASURED"], &["F forward", "waiting"]),
+        "plan" => (&["PREDICTED"], &["waiting"]),
+        "timeline" => (&["REPLAYED: measured pieces"], &["F forward", "B backward", "waiting"]),
+        "wires" => (&["COUNTED"], &["data ", "tensor ", "pipeline "]),
+        "memory" => (&["REPLAYED", "COUNTED"], &["weights", "gradients", "activations"]),
+        "collective" => (&["COUNTED"], &["chunk 0", "of rank 0", "sent"]),
+        "numbers" => (&["COUNTED", "MEASURED", "REPLAYED", "FORMULA"], &[]),
+        "faults" => (&[], &[]),
+        "loss" => (&[], &["smoothed", "held-out", "target ", "nats per byte"]),
+        "details" => (&["REPLAYED"], &[]),
+        other => panic!("say what belongs into a picture of {other}"),
+    }
+}
+
+/// The texts of a document.
+fn texts_of(svg: &str) -> Vec<String> {
+    let parts = svg.split("</text>").filter_map(|part| part.rsplit_once('>'));
+    parts.map(|(_, text)| text.replace("&amp;", "&").replace("&lt;", "<")).collect()
+}
+
+/// A window with something to show in every part: a sum of gradients is chosen.
+fn full() -> Window {
+    let mut window = Window::open(Opened::default());
+    window.press(Modifiers::NONE, Key::Home);
+    choose_a_sum(&mut window);
+    window
+}
+
+fn choose_a_sum(window: &mut Window) {
+    let facts = window.app().run().facts().unwrap();
+    let (rank, instr) = first(&facts.plan, &facts.order).unwrap();
+    window.ask(Command::Select(Some(Target::block(rank, Level::Pass, instr))));
+    window.frames(3);
+}
+
+#[test]
+fn every_part_has_a_vector_picture_with_title_caption_legend_and_badge_inside() {
+    let mut window = full();
     let paper = Paper::default();
     for (part, name) in Part::all() {
+        // What stands in the line that explains stands in the picture as well.
+        let caption = match part {
+            Part::Window(workspace) => {
+                window.ask(Command::Do(Action::Workspace(workspace)));
+                window.frames(2);
+                while window.app().planned().is_predicting() {
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                    window.frames(1);
+                }
+                window.frames(2);
+                window.explanation()
+            }
+            _ => {
+                window.ask(Command::Do(Action::Workspace(Workspace::Watch)));
+                window.frames(2);
+                window.explanation()
+            }
+        };
+        let (badges, legend) = inside(&name);
         for kind in [Kind::Light, Kind::Dark, Kind::Print] {
             let wanted = Wanted { part, kind, size: (1280.0, 800.0), at: None };
             let svg = window.app_mut().drawing(&paper, wanted).svg(1.0);
-            assert!(svg.contains("Shakespeare, small"), "{name}");
-            if !matches!(part, Part::Window(_)) {
-                assert!(svg.contains("Shakespeare, small, step 12</text>"), "{name}: {svg}");
+            let texts = texts_of(&svg);
+            let has = |wanted: &str| texts.iter().any(|text| text.starts_with(wanted));
+            let title = match part {
+                Part::Window(_) => "Shakespeare, small",
+                _ => "Shakespeare, small, step 12",
+            };
+            assert!(has(title) && svg.contains("<title>Shakespeare, small, step 12"), "{name}");
+            // A picture says there where its times come from.
+            let sentence = caption.trim_end_matches('.');
+            assert!(has(sentence), "{name}: {caption:?} in {texts:#?}");
+            for badge in badges {
+                let is_there = texts.iter().any(|text| text.contains(badge));
+                assert!(is_there, "{name}: {badge} in {texts:#?}");
             }
-            if part == Part::Timeline {
-                for text in ["REPLAYED: measured pieces", "F forward", "waiting"] {
-                    assert!(svg.contains(text), "{name}: {text}");
-                }
+            for entry in legend {
+                assert!(has(entry), "{name}: {entry:?} in {texts:#?}");
             }
         }
     }
     // The window itself is as it was.
     assert_eq!(window.app().look().theme.kind, Kind::Light);
+}
+
+#[test]
+fn a_png_of_every_part_is_as_wide_as_asked_and_shows_something() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut window = full();
+    for (part, name) in Part::all() {
+        for scale in [1, 2] {
+            let path = folder.path().join(format!("{name}-{scale}.png"));
+            let order = Order {
+                part,
+                form: Form::Png(scale),
+                colours: Colours::AsShown,
+                stretch: None,
+                path: path.clone(),
+                existing: Existing::Kept,
+            };
+            window.ask(Command::Export(Box::new(order)));
+            let saved = (0..4000).any(|_| {
+                window.frames(1);
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                window.explanation().starts_with("Saved ")
+            });
+            assert!(saved, "{name}: {}", window.explanation());
+            let picture = read(&path);
+            let scale = u32::from(scale);
+            assert_eq!(picture.width, 1280 * scale, "{name}");
+            if matches!(part, Part::Window(_)) {
+                assert_eq!(picture.height, 800 * scale, "{name}");
+            }
+            // A tab is a good part of the window high; much of it is no ground.
+            assert!((200 * scale..=1200 * scale).contains(&picture.height), "{name}");
+            let ground = &picture.rgba[..4];
+            let pixels = picture.rgba.chunks_exact(4);
+            let written = pixels.clone().filter(|pixel| *pixel != ground).count();
+            let colours: BTreeSet<&[u8]> = pixels.collect();
+            let all = (picture.width * picture.height) as usize;
+            assert!(written * 200 > all, "{name}: {written} of {all} pixels");
+            assert!(colours.len() > 20, "{name}: {} colours", colours.len());
+            // What was said of this one is not taken for the next.
+            window.press(Modifiers::NONE, Key::Escape);
+            choose_a_sum(&mut window);
+        }
+    }
 }
 
 /// A file that was dropped onto the window.

@@ -12,7 +12,7 @@ use shardlab::trace::draw::timeline::Target;
 use shardlab::train::Options;
 use shardlab::train::faults::{Examination, Fault, Steps};
 use shardlab_visualizer::app::{App, Source, Start};
-use shardlab_visualizer::broken::{EXHIBITS, Under, Verdict};
+use shardlab_visualizer::broken::{Clip, EXHIBITS, Under, Verdict};
 use shardlab_visualizer::keys::Action;
 use shardlab_visualizer::panels::FAULTS;
 use shardlab_visualizer::play::Mode;
@@ -273,6 +273,50 @@ fn adam_hides_a_gradient_that_is_too_large_and_the_tab_says_so() {
     let said = texts.iter().find(|text| text.starts_with("3 steps, AdamW")).unwrap();
     assert!(said.contains("it hides"), "{said}");
     assert_eq!(Under::of(&window.app().run().scenario().training), adam);
+}
+
+/// Whether a training hides a fault of the museum in its weights, by the maths: a constant factor of
+/// all gradients drops out where their size is divided out, by Adam and by a clip that acts. What
+/// points into another direction stays wrong under each of them.
+fn hides(fault: Fault, under: Under) -> bool {
+    let is_scaled = matches!(fault, Fault::ForgetDivision | Fault::ScaleByMicrobatches);
+    is_scaled && (under.optimizer == OptimizerKind::AdamW || under.clip == Clip::On)
+}
+
+#[test]
+fn what_each_optimizer_hides_of_each_fault_of_the_museum_is_what_the_maths_says() {
+    let sgd = Under::default();
+    let clipped = Under { clip: Clip::On, ..sgd };
+    let adam = Under { optimizer: OptimizerKind::AdamW, ..sgd };
+    let mut window = open(everything(), None);
+    for fault in Fault::MUSEUM {
+        window.ask(Command::Under(sgd));
+        break_by_clicks(&mut window, fault);
+        for under in [sgd, adam, clipped] {
+            window.ask(Command::Under(under));
+            let Examination { checker, steps } = judged(&mut window);
+            let what = format!("{fault:?} under {under}");
+            let Steps::Compared(found) = steps else { panic!("{what}: {steps:?}") };
+            let [allowed, allowed_weights] = found.tolerance;
+            // Whatever the weights say: the Plan is legal, and the gradients are wrong.
+            assert!(checker.is_empty() && !found.pass, "{what}: {found:?}");
+            assert!(found.grad_rel_max > 100.0 * allowed, "{what}: {found:?}");
+            let is_hidden = found.final_rel_max <= allowed_weights;
+            assert_eq!(is_hidden, hides(fault, under), "{what}: {found:?}");
+            // Two replicas and two microbatches: twice as large.
+            let is_scaled = matches!(fault, Fault::ForgetDivision | Fault::ScaleByMicrobatches);
+            if is_scaled {
+                assert!((found.grad_rel_max - 1.0).abs() < 0.2, "{what}: {found:?}");
+            }
+            let texts = read(&window);
+            let name = format!("3 steps, {under}");
+            let said = texts.iter().find(|text| text.starts_with(&name));
+            let said = said.unwrap_or_else(|| panic!("{name} in {texts:#?}"));
+            assert_eq!(said.contains("it hides"), is_hidden, "{what}: {said}");
+        }
+        window.press(NONE, Key::M);
+        until(&mut window, "the mended run trains to its end", is_done);
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod explanations;
 mod exports;
 mod faults;
 mod here;
+mod jitter;
 mod keeping;
 mod keys;
 mod live;

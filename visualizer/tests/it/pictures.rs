@@ -1,7 +1,7 @@
 //! Pictures without a display: every view, in all themes and sizes, with and without an adapter,
 //! and animations that play.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use shardlab::config::layout::ZeroStage;
@@ -196,21 +196,49 @@ fn with_times_from_a_file_the_same_words_give_the_same_pixels_and_one_block_is_s
     let (one, other) = (take("one"), take("other"));
     assert_same(&one, &other);
 
-    // Forwards of the first row in another colour must be seen.
+    // One block of the first row in another colour must be seen, also the smallest of its kind.
     let (forward, other_fill) = ([0x1E, 0x49, 0x99], [0x49, 0x7D, 0x40]);
-    let mut recoloured = one.clone();
-    let mut changed = 0;
-    for y in 156..196 {
-        let row = 4 * y * one.width as usize;
-        for pixel in recoloured.rgba[row + 4 * 132..row + 4 * 1148].chunks_exact_mut(4) {
-            if pixel[..3] == forward {
-                pixel[..3].copy_from_slice(&other_fill);
-                changed += 1;
+    let blocks = runs(&one, forward);
+    assert!(blocks.len() >= 4, "{} forwards in the first row", blocks.len());
+    for block in &blocks {
+        let mut recoloured = one.clone();
+        for &(x, y) in block {
+            let at = 4 * (y * one.width as usize + x);
+            recoloured.rgba[at..at + 3].copy_from_slice(&other_fill);
+        }
+        let (off, count) = (off(&one, &recoloured), block.len());
+        let of = (one.width * one.height) as f64;
+        assert!((off - count as f64 / of).abs() < 1e-9, "{count} pixels are {off} off");
+        assert!(off > TOLERANCE, "a block of {count} pixels in another colour is {off} off");
+    }
+}
+
+/// The connected stretches of a colour in the first row of blocks, as pixels; crumbs beside letters
+/// belong to what they touch.
+fn runs(picture: &Image, colour: [u8; 3]) -> Vec<Vec<(usize, usize)>> {
+    let width = picture.width as usize;
+    let is_it = |x: usize, y: usize| picture.rgba[4 * (y * width + x)..][..3] == colour;
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for start in (156..196).flat_map(|y| (132..1148).map(move |x| (x, y))) {
+        if !is_it(start.0, start.1) || !seen.insert(start) {
+            continue;
+        }
+        let (mut run, mut next) = (Vec::new(), vec![start]);
+        while let Some((x, y)) = next.pop() {
+            run.push((x, y));
+            for near in [(x - 1, y), (x + 1, y), (x, y - 1), (x, y + 1)] {
+                let inside = (132..1148).contains(&near.0) && (156..196).contains(&near.1);
+                if inside && is_it(near.0, near.1) && seen.insert(near) {
+                    next.push(near);
+                }
             }
         }
+        found.push(run);
     }
-    assert!(changed > 0, "there is a forward in the first row");
-    assert!(off(&one, &recoloured) > TOLERANCE, "{changed} pixels changed");
+    // The hole of an `o` is a crumb; a block is three points wide at least, and higher than a letter.
+    found.retain(|run| run.len() > 60);
+    found
 }
 
 #[test]

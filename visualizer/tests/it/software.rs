@@ -8,7 +8,7 @@ use shardlab_visualizer::export::raster::Image;
 use shardlab_visualizer::software::Software;
 use shardlab_visualizer::style::{Distance, Scheme, colour};
 
-use crate::pixels::{TOLERANCE, assert_same, off};
+use crate::pixels::{PAINTERS, assert_same, assert_within, off};
 use crate::window::{Opened, Window};
 
 /// The window as an adapter paints it on a ground of its own; `prepare` may install what paints.
@@ -47,7 +47,7 @@ fn the_window_looks_the_same_whoever_paints_it() {
     for (scheme, distance, pixels_per_point) in looks {
         let opened = Opened { scheme, distance, pixels_per_point, ..Opened::default() };
         let by_egui = painted(opened.clone(), |_, _, _| ());
-        assert_same(&by_egui, &painted(opened, look));
+        assert_within(&by_egui, &painted(opened, look), PAINTERS);
     }
 }
 
@@ -62,7 +62,7 @@ fn a_ground_that_the_window_is_cleared_with_is_left_out_and_no_other() {
     let whole = painted(Opened::default(), look);
     let ground = colour(shardlab::trace::draw::theme::Theme::LIGHT.ground);
     // Edges that were blended with nothing and then with the ground are a little off.
-    assert!(off(&whole, &cleared_with(ground)) < 10.0 * TOLERANCE);
+    assert!(off(&whole, &cleared_with(ground)) < 10.0 * PAINTERS);
     assert_same(&whole, &cleared_with(egui::Color32::RED));
     // Left out where it is not there, it would be seen.
     let track = colour(shardlab::trace::draw::theme::Theme::LIGHT.rule);

@@ -10,7 +10,7 @@ use egui::{Key, Modifiers, Pos2, ViewportId, pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::wgpu::WgpuTestRenderer;
 use shardlab::config::{Layout, Model, ModelSource, Scenario, Training};
-use shardlab::exec::ExecOptions;
+use shardlab::exec::{DeviceKind, ExecOptions};
 use shardlab::train::Options;
 use shardlab::train::driver::{Driver, Event, Setup};
 use shardlab::units::Bytes;
@@ -73,6 +73,8 @@ pub(crate) struct Opened {
     pub(crate) scheme: Scheme,
     pub(crate) distance: Distance,
     pub(crate) scenario: Scenario,
+    /// What the device of every rank calls itself; the CPU if absent.
+    pub(crate) adapter: Option<String>,
     /// What a rank may hold.
     pub(crate) memory_cap: Option<Bytes>,
     /// What paints it; a software adapter if absent.
@@ -91,6 +93,7 @@ impl Default for Opened {
             scheme: Scheme::Light,
             distance: Distance::Desk,
             scenario: eight_ranks(),
+            adapter: None,
             memory_cap: None,
             painter: None,
             view: View::default(),
@@ -111,7 +114,22 @@ pub(crate) fn harness(
     pixels_per_point: f32,
     painter: Option<RenderState>,
 ) -> Harness<'static, Option<App>> {
-    let has_foreign_letters = start.scenario.name.chars().any(|letter| letter >= '\u{530}');
+    let is_foreign = is_foreign(&start.scenario.name);
+    harness_with(start, (size, pixels_per_point), painter, is_foreign)
+}
+
+/// Whether a name has letters that the fonts of the app lack.
+fn is_foreign(name: &str) -> bool {
+    name.chars().any(|letter| letter >= '\u{530}')
+}
+
+/// The same, where names may have letters that the fonts of the app lack.
+fn harness_with(
+    start: Start,
+    (size, pixels_per_point): ((f32, f32), f32),
+    painter: Option<RenderState>,
+    has_foreign_letters: bool,
+) -> Harness<'static, Option<App>> {
     let mut start = Some(start);
     let show = move |ui: &mut egui::Ui, app: &mut Option<App>| {
         if let Some(start) = start.take() {
@@ -143,11 +161,16 @@ impl Window {
             scheme,
             distance,
             scenario,
+            adapter,
             memory_cap,
             painter,
             view,
             store,
         } = opened;
+        let is_foreign = [Some(&scenario.name), adapter.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|name| is_foreign(name));
         let exec = ExecOptions { memory_cap, ..ExecOptions::default() };
         let start = Start {
             scenario,
@@ -157,7 +180,8 @@ impl Window {
             source: Source::Told,
             notes: Vec::new(),
         };
-        let mut window = Self { harness: harness(start, size, pixels_per_point, painter) };
+        let harness = harness_with(start, (size, pixels_per_point), painter, is_foreign);
+        let mut window = Self { harness };
         window.audit().switch_on();
         // What somebody has measured of this machine changes no test.
         window.app_mut().calibrate_from("no calibration".into());
@@ -167,10 +191,10 @@ impl Window {
     /// A window that has been told a whole run, and shows its last step.
     pub(crate) fn open(opened: Opened) -> Self {
         let events = recording(&opened.scenario);
-        let name = opened.scenario.name.clone();
+        let (name, adapter) = (opened.scenario.name.clone(), opened.adapter.clone());
         let mut window = Self::empty(opened);
         for event in events {
-            window.tell(named(event.clone(), &name));
+            window.tell(named(event.clone(), &name, adapter.as_deref()));
         }
         window.frames(3);
         assert!(window.app().step().is_some(), "a step is shown");
@@ -244,12 +268,17 @@ impl Window {
     }
 }
 
-/// The same event of a run with another name.
-fn named(event: Event, name: &str) -> Event {
+/// The same event of a run with another name, on another device.
+fn named(event: Event, name: &str, adapter: Option<&str>) -> Event {
     match event {
         Event::Ready(facts) => {
             let mut facts = (*facts).clone();
             facts.scenario.name = name.to_owned();
+            for device in facts.devices.iter_mut() {
+                if let Some(adapter) = adapter {
+                    (device.name, device.kind) = (adapter.to_owned(), DeviceKind::Discrete);
+                }
+            }
             Event::Ready(Arc::new(facts))
         }
         other => other,

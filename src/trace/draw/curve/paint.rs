@@ -356,6 +356,12 @@ impl Plot {
             sketch.push(Shape::Dot { at, radius: 4.5, fill: theme.ink });
             sketch.push(Shape::Dot { at, radius: 2.5, fill: theme.ground });
             sketch.write(rest.cut_left(14.0).1, name, Align::Left, on);
+            rest = rest.cut_left(14.0 + sketch.wide(name)).1;
+        }
+        let unit = "nats per byte";
+        if sketch.wide(unit) + 14.0 < rest.width {
+            let faint = sketch.faint();
+            sketch.write(rest.cut_right(8.0).1, unit, Align::Right, faint);
         }
     }
 }

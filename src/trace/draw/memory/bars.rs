@@ -24,6 +24,14 @@ struct Row {
     others: Vec<Rank>,
 }
 
+impl Row {
+    /// Whether a target is this row, or something of one of its ranks.
+    fn has(&self, target: Target) -> bool {
+        let has_rank = |rank: Rank| rank == self.shown || self.others.contains(&rank);
+        target == self.target || target.rank().is_some_and(has_rank)
+    }
+}
+
 pub(super) fn draw(sketch: &mut Sketch<'_>, area: Area, frame: &Frame<'_>) -> Vec<(Area, Target)> {
     let line = sketch.line_of_text();
     let (head, rest) = area.cut_top(line + 4.0);
@@ -164,14 +172,12 @@ impl Scale {
 
     fn row(&self, sketch: &mut Sketch<'_>, place: Area, row: &Row, frame: &Frame<'_>) {
         let theme = sketch.theme();
-        let is = |target: Option<Target>| {
-            target == Some(row.target) || target == Some(Target::Rank(row.shown))
-        };
-        let ground = match is(frame.hovered) {
+        let hovered = [Some(row.target), Some(Target::Rank(row.shown))].contains(&frame.hovered);
+        let ground = match hovered {
             true => theme.ground.mixed(theme.ink, 0.06),
             false => theme.ground,
         };
-        if is(frame.hovered) {
+        if hovered {
             sketch.fill(place, ground);
         }
         let line = sketch.line_of_text();
@@ -204,7 +210,7 @@ impl Scale {
             sketch.write(value, &text, Align::Right, on);
         }
         self.lines(sketch, lines, row, frame);
-        if is(frame.selected) {
+        if frame.selected.is_some_and(|target| row.has(target)) {
             sketch.fill(
                 Area::new(place.left, place.top + 1.0, 3.0, place.height - 2.0),
                 theme.accent,

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use super::*;
 use crate::ledger::Ledger;
-use crate::mesh::{Mesh, RankOrder};
+use crate::mesh::{Axis, Mesh, RankOrder};
 use crate::plan::Role;
 use crate::trace::draw::audit;
 use crate::trace::draw::fonts::SansTable;
 use crate::trace::draw::scene::{Canvas, Pattern, Scene, Shape};
 use crate::trace::draw::sketch::one_f_one_b;
 use crate::trace::draw::theme::Theme;
+use crate::trace::draw::timeline::Level;
 use crate::trace::held::Held;
 
 struct Step {
@@ -160,6 +161,40 @@ fn a_sentence_says_what_is_held_and_predicted_and_which_role_differs() {
     let said = Frame { held: &held, ..frame }.sentence(&Target::Rank(Rank(0))).expect("a rank");
     let activations = said.split("activations ").nth(1).expect("the role is named");
     assert!(activations.contains(" (predicted "), "{said}");
+}
+
+#[test]
+fn the_row_of_what_is_chosen_is_marked_and_no_other() {
+    for (step, grouped) in [(step(2, 2, 2), false), (step(4, 4, 4), true)] {
+        let mesh = step.timeline.plan().mesh;
+        let last = Rank(mesh.size() - 1);
+        let ends = Nanos(step.timeline.done(last).0 - 1);
+        let block = step.timeline.target_at(last, Level::Pass, ends);
+        assert!(matches!(block, Some(Target::Block { .. })), "{block:?}");
+        let wait = step.timeline.target_at(last, Level::Pass, Nanos(0));
+        assert!(matches!(wait, Some(Target::Wait { .. })), "it begins late: {wait:?}");
+        let link = Target::Link { from: Rank(0), to: last, axis: Axis::Pp };
+        let row_of = |rank: Rank| match grouped {
+            true => Target::Position(mesh.coord(rank).pp),
+            false => Target::Rank(rank),
+        };
+        for (selected, expected) in [
+            (None, None),
+            (Some(link), None),
+            (Some(Target::Rank(Rank(1))), Some(row_of(Rank(1)))),
+            (block, Some(row_of(last))),
+            (wait, Some(row_of(last))),
+        ] {
+            let (scene, layout) = drawn(&Frame { selected, ..frame(&step, None) });
+            let marked = scene.shapes.iter().filter_map(|shape| match shape {
+                Shape::Fill { area, fill, .. } if *fill == Theme::LIGHT.accent => {
+                    layout.target_at(area.centre())
+                }
+                _ => None,
+            });
+            assert_eq!(marked.collect::<Vec<_>>(), Vec::from_iter(expected), "{selected:?}");
+        }
+    }
 }
 
 #[test]

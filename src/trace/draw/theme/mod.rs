@@ -21,11 +21,25 @@ impl Rgb {
 
     /// Relative luminance, 0 to 1 (WCAG 2).
     pub fn luminance(self) -> f64 {
-        let linear = |channel: u8| {
-            let c = f64::from(channel) / 255.0;
-            if c <= 0.040_45 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
-        };
         0.2126 * linear(self.0) + 0.7152 * linear(self.1) + 0.0722 * linear(self.2)
+    }
+
+    /// The same hue with less light, so that its lightness (L* of CIE 1976) is less by `by`; for
+    /// colours that stay above L* 8, where that is a cube root.
+    #[must_use]
+    fn darker(self, by: f64) -> Self {
+        let lightness = self.luminance().cbrt();
+        let part = ((lightness - by / 116.0).max(0.0) / lightness).powi(3);
+        let channel = |channel: u8| {
+            let light = linear(channel) * part;
+            let c = if light <= 0.003_130_8 {
+                12.92 * light
+            } else {
+                1.055 * light.powf(1.0 / 2.4) - 0.055
+            };
+            (255.0 * c).round() as u8
+        };
+        Self(channel(self.0), channel(self.1), channel(self.2))
     }
 
     /// Contrast between two colours, 1 to 21 (WCAG 2).
@@ -41,6 +55,12 @@ impl Rgb {
             |a: u8, b: u8| (f32::from(a) + (f32::from(b) - f32::from(a)) * part).round() as u8;
         Self(mix(self.0, other.0), mix(self.1, other.1), mix(self.2, other.2))
     }
+}
+
+/// Light of an sRGB channel, 0 to 1.
+fn linear(channel: u8) -> f64 {
+    let c = f64::from(channel) / 255.0;
+    if c <= 0.040_45 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
 }
 
 /// Which of the designs.
@@ -99,6 +119,8 @@ pub struct Theme {
 
 const BLACK: Rgb = Rgb::hex(0x000000);
 const WHITE: Rgb = Rgb::hex(0xFFFFFF);
+/// How much darker an edge is than its fill, in L*.
+const EDGE: f64 = 25.0;
 
 impl Theme {
     /// Dark on light.
@@ -238,7 +260,7 @@ impl Theme {
         let ink = if fill.contrast(WHITE) > 4.5 { WHITE } else { BLACK };
         // Of its own hue and darker: what is pale on a light ground keeps its outline.
         let edge = (self.kind != Kind::Dark && fill.contrast(self.ground) < 3.0)
-            .then(|| fill.mixed(BLACK, 0.35));
+            .then(|| fill.darker(EDGE));
         Paint { fill, ink, pattern, pattern_ink: fill.mixed(ink, 0.45), edge }
     }
 }

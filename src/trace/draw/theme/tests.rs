@@ -185,7 +185,9 @@ fn pale_fills_on_light_have_an_edge_and_dark_ones_never() {
             assert_eq!(paint.edge.is_some(), pale, "{:?}: {name}", theme.kind);
             if let Some(edge) = paint.edge {
                 let [fill, edge] = [paint.fill, edge].map(|colour| lab(colour, &SIGHTS[0].1)[0]);
-                assert!(fill - edge >= 20.0, "{name}: L* {fill:.0} and {edge:.0}");
+                // To the half that bytes leave open.
+                let darker = fill - edge;
+                assert!((darker - 25.0).abs() < 0.5, "{name}: L* {fill:.1} and {edge:.1}");
             }
         }
     }

@@ -101,6 +101,14 @@ pub(super) struct Place {
 }
 
 impl Target {
+    /// The rank that it is, or that it is something of; `None` of several.
+    pub const fn rank(&self) -> Option<Rank> {
+        match *self {
+            Self::Rank(rank) | Self::Block { rank, .. } | Self::Wait { rank, .. } => Some(rank),
+            Self::Position(_) | Self::Link { .. } => None,
+        }
+    }
+
     /// The block that an instruction lies in, at a level.
     pub const fn block(rank: Rank, level: Level, instr: u32) -> Self {
         Self::Block { rank, level, instr, part: 0 }

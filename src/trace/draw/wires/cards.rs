@@ -42,7 +42,7 @@ pub(super) fn draw(sketch: &mut Sketch<'_>, frame: &Frame<'_>, places: &Places) 
 fn card(sketch: &mut Sketch<'_>, place: Area, rank: Rank, frame: &Frame<'_>, size: Size) {
     let theme = sketch.theme();
     let target = Target::Rank(rank);
-    let chosen = frame.selected.and_then(rank_of) == Some(rank);
+    let chosen = frame.selected.and_then(|target| target.rank()) == Some(rank);
     let edge = match (chosen, frame.hovered == Some(target)) {
         (true, _) => theme.accent,
         (_, true) => theme.ink,
@@ -84,14 +84,6 @@ fn card(sketch: &mut Sketch<'_>, place: Area, rank: Rank, frame: &Frame<'_>, siz
     if let Some(memory) = frame.timeline.memory(rank).filter(|_| size != Size::Medium) {
         let bar = rest.cut_bottom(6.0 * zoom).0;
         memory_bar(sketch, bar.shrunk(0.0, 0.5), memory, frame.timeline.largest_peak());
-    }
-}
-
-/// The rank that a target is about.
-pub(super) fn rank_of(target: Target) -> Option<Rank> {
-    match target {
-        Target::Rank(rank) | Target::Block { rank, .. } | Target::Wait { rank, .. } => Some(rank),
-        Target::Position(_) | Target::Link { .. } => None,
     }
 }
 

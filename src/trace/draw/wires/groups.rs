@@ -1,7 +1,6 @@
 //! More than 16 ranks: a card for each pipeline position with a field for each of its ranks, and
 //! one wire for an axis between or inside positions, with the sum of its bytes.
 
-use super::cards::rank_of;
 use super::{Flow, Frame, Layout, Mark, strand};
 use crate::mesh::{Axis, Coord, Mesh};
 use crate::trace::draw::pen::{self, On};
@@ -168,7 +167,7 @@ fn ranks(
     }
     let pitch = side(columns, rows).min(30.0 * sketch.zoom());
     let gap = if pitch > 6.0 { 2.0 } else { 0.0 };
-    let chosen = frame.selected.and_then(rank_of);
+    let chosen = frame.selected.and_then(|target| target.rank());
     for dp in 0..mesh.dp {
         for tp in 0..mesh.tp {
             let rank = mesh.rank(Coord { dp, tp, pp: position });

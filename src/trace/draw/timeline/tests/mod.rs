@@ -2,6 +2,7 @@
 //! the step. Method: textbook pipelines with known times, and layouts of many sizes.
 
 mod audit;
+mod many;
 mod snapshot;
 
 use super::*;
