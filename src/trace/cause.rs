@@ -96,18 +96,6 @@ pub(super) fn of(plan: &Plan, rank: Rank, next: Option<u32>, held_by: Option<u32
     }
 }
 
-/// The message of `rank` that was missing during `idle`, before its instruction `next` ran; `None`
-/// if nothing was.
-pub(super) fn missing(
-    order: &Order,
-    trace: &Trace,
-    (rank, next): (Rank, u32),
-    idle: Span,
-) -> Option<u32> {
-    let found = waited_for(order, trace, (rank, next), idle)?;
-    order.peer[rank.index()][found as usize].map(|_| found)
-}
-
 /// The instruction of `rank` that held `next` up during `idle`: a message that was missing, or its
 /// own work on another lane; `None` if nothing did.
 pub(super) fn waited_for(

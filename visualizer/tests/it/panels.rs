@@ -92,7 +92,7 @@ fn a_collective_is_stepped_through_and_its_numbers_come_with_the_capture() {
         texts.iter().find(|text| text.starts_with("reduce-scatter of gradients")).cloned()
     };
     assert!(title(&mut window).expect("it is open").ends_with("before round 1 of 1"));
-    window.harness.get_by_label("One step of the collective on.").click();
+    window.harness.get_by_label("One round of the collective on.").click();
     window.frames(3);
     assert!(title(&mut window).expect("it is open").ends_with("after round 1 of 1"));
     assert!(texts(&mut window).iter().any(|text| text == "sum of all"));

@@ -56,11 +56,11 @@ pub(super) struct Piece {
 impl Piece {
     /// What is missing, if this is a wait of `rank`.
     pub(super) fn cause(self, plan: &Plan, rank: Rank) -> Cause {
-        let message = match self.state {
-            State::Waits(message) => message,
+        let held_by = match self.state {
+            State::Waits(held_by) => held_by,
             State::Runs(_) => None,
         };
-        cause::of(plan, rank, self.instr, message)
+        cause::of(plan, rank, self.instr, held_by)
     }
 }
 
@@ -69,8 +69,8 @@ impl Piece {
 pub(super) enum State {
     /// It runs an instruction that is part of this.
     Runs(Work),
-    /// It waits for the other half of this message of its own, or, without one, for its device or
-    /// for the end of the step.
+    /// It waits for the other half of this message of its own, or for this work of its own on another
+    /// lane; without one, for its device or for the end of the step.
     Waits(Option<u32>),
 }
 
@@ -130,9 +130,9 @@ impl Source<'_> {
         &self.plan.programs[self.rank.index()].instrs[instr as usize]
     }
 
-    /// The message that is missing during `idle`, before `next` runs.
+    /// What holds `next` up during `idle`: a message, or own work on another lane.
     fn missing(&self, next: Option<u32>, idle: Span) -> Option<u32> {
-        cause::missing(self.order, self.trace, (self.rank, next?), idle)
+        cause::waited_for(self.order, self.trace, (self.rank, next?), idle)
     }
 
     fn cause(&self, wait: Piece) -> Cause {

@@ -250,7 +250,7 @@ impl Timeline {
         let place = self.place(wait)?;
         let last = place.pieces.end.checked_sub(1)?;
         match self.row(place.rank).pieces[last].state {
-            State::Waits(Some(message)) => self.half(place.rank, message),
+            State::Waits(Some(held_by)) => self.half(place.rank, held_by),
             State::Waits(None) | State::Runs(_) => None,
         }
     }

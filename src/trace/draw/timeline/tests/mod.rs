@@ -7,10 +7,11 @@ mod snapshot;
 
 use super::*;
 use crate::mesh::{Axis, Mesh, RankOrder};
+use crate::plan::{Lane, Origin, Phase};
 use crate::trace::Badge;
 use crate::trace::draw::fonts::SansTable;
 use crate::trace::draw::scene::{Area, Canvas, Point, Scene, Shape, Sketch as Drawing};
-use crate::trace::draw::sketch::one_f_one_b;
+use crate::trace::draw::sketch::{Sketch, one_f_one_b};
 use crate::trace::draw::theme::Theme;
 
 fn mesh(dp: u32, tp: u32, pp: u32) -> Mesh {
@@ -166,4 +167,35 @@ fn a_wait_is_followed_to_a_rank_that_works() {
     assert_eq!(said.len(), 4);
     let done = timeline.target_at(Rank(3), Level::Pass, Nanos(timeline.end().0 - 1)).unwrap();
     assert_eq!(timeline.chain(&done), [done]);
+}
+
+/// What is said of rank 0 at an instant of a step that is written by hand.
+fn said(sketch: Sketch, change: impl FnOnce(&mut Trace), at: u64) -> String {
+    let (order, mut trace) = sketch.replay();
+    change(&mut trace);
+    let timeline = Timeline::new(Arc::new(sketch.plan), &order, Arc::new(trace), &[]);
+    timeline.explain(&timeline.target_at(Rank(0), Level::Instr, Nanos(at)).unwrap())
+}
+
+#[test]
+fn a_wait_for_own_work_beside_and_one_for_the_device_are_told_as_what_they_are() {
+    let origin =
+        Origin { phase: Phase::Forward, stage: Some(0), microbatch: Some(0), ..Origin::default() };
+    let rank = Rank(0);
+    // Within a pass the rank waits while it gathers weights on another lane.
+    let gather = Origin { phase: Phase::WeightGather, ..Origin::default() };
+    let mut sketch = Sketch::new(mesh(1, 1, 1));
+    sketch.launch((rank, Lane::Compute), origin, 3, &[], "half");
+    sketch.launch((rank, Lane::Reduce), gather, 2, &["half"], "sum");
+    sketch.launch((rank, Lane::Compute), origin, 4, &["sum"], "whole");
+    assert_eq!(said(sketch, |_| (), 4), "Rank 0 waits 2 ns for its own AG.");
+    // On the clock of a run that shares its device nothing may be missing but a turn.
+    let mut sketch = Sketch::new(mesh(1, 1, 1));
+    sketch.launch((rank, Lane::Compute), origin, 3, &[], "half");
+    sketch.launch((rank, Lane::Compute), origin, 4, &["half"], "whole");
+    let late = |trace: &mut Trace| {
+        let span = &mut trace.spans[0][1];
+        *span = Span { start: Nanos(span.start.0 + 5), end: Nanos(span.end.0 + 5) };
+    };
+    assert_eq!(said(sketch, late, 5), "Rank 0 waits 5 ns for its turn on the device.");
 }
