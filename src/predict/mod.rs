@@ -94,19 +94,49 @@ pub fn predict(
     cluster: &Cluster,
     conditions: &Conditions,
 ) -> Result<Prediction, SimError> {
+    let whole = predict_while(workload, cluster, conditions, &|| true)?;
+    Ok(whole.expect("nobody ends it"))
+}
+
+/// Predicts a step that may be large as long as somebody waits for it: `None` once `goes_on`, which is
+/// asked between the parts of the work, says no.
+///
+/// # Errors
+/// If the step would hang, which only a schedule from a file can.
+///
+/// # Panics
+/// If the workload's schedule is a file and no table is given.
+pub fn predict_while(
+    workload: &Workload,
+    cluster: &Cluster,
+    conditions: &Conditions,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Option<Prediction>, SimError> {
     let Conditions { constants, knobs, whatif, table: given } = conditions;
     let table = given.clone().unwrap_or_else(|| table(workload, workload.batch.microbatches));
     let topology = topology(workload, &table, cluster.node.gpus, knobs);
+    if !goes_on() {
+        return Ok(None);
+    }
     let plan = cluster_plan(workload, &table, &topology, Classes::quotient(&topology));
+    if !goes_on() {
+        return Ok(None);
+    }
     let pricer = Pricer { cluster, constants };
     let ordered = Ordered::new(plan);
+    if !goes_on() {
+        return Ok(None);
+    }
     let trace = ordered.predict(&pricer, *whatif)?;
+    if !goes_on() {
+        return Ok(None);
+    }
     let Ordered { cluster: plan, order, .. } = ordered;
     let step_seconds = with_overheads(trace.end().as_secs(), workload, constants);
     let rate = Rate::of(workload, cluster, step_seconds);
     let time = StepTime::of(&plan.plan, &order, &trace);
     let hidden = time.mean_messages(&plan.classes.sizes).hidden;
-    Ok(Prediction {
+    Ok(Some(Prediction {
         step_seconds,
         tflops_per_gpu: rate.tflops_per_gpu,
         mfu: rate.mfu,
@@ -120,7 +150,7 @@ pub fn predict(
         cluster_plan: plan,
         order,
         trace,
-    })
+    }))
 }
 
 /// How much of the GPUs a step uses.

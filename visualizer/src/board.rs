@@ -64,6 +64,18 @@ pub struct Control<'a> {
     pub hint: &'a str,
     /// Whether it stands for something that is on, and is.
     pub chosen: Chosen,
+    /// Whether it can be pressed just now.
+    pub reach: Reach,
+}
+
+/// Whether a control can be pressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// It can.
+    #[default]
+    Free,
+    /// It is dim, and says why.
+    Barred,
 }
 
 /// Whether a control stands for something that can be on.
@@ -87,18 +99,25 @@ impl From<bool> for Chosen {
 impl<'a> Control<'a> {
     /// A button with a text.
     pub fn text(id: &'a str, text: &'a str, hint: &'a str) -> Self {
-        Self { id, text, icon: None, hint, chosen: Chosen::Plain }
+        Self { id, text, icon: None, hint, chosen: Chosen::Plain, reach: Reach::Free }
     }
 
     /// A button with an icon.
     pub fn icon(id: &'a str, icon: Icon, hint: &'a str) -> Self {
-        Self { id, text: "", icon: Some(icon), hint, chosen: Chosen::Plain }
+        Self { id, text: "", icon: Some(icon), hint, chosen: Chosen::Plain, reach: Reach::Free }
     }
 
     /// The same for something that can be on.
     #[must_use]
     pub fn chosen(self, chosen: impl Into<Chosen>) -> Self {
         Self { chosen: chosen.into(), ..self }
+    }
+
+    /// The same, dim where there is a reason why it cannot be pressed: it tells that instead of what it
+    /// does.
+    #[must_use]
+    pub fn unless(self, why: Option<&'a str>) -> Self {
+        why.map_or(self, |hint| Self { hint, reach: Reach::Barred, ..self })
     }
 }
 
@@ -219,8 +238,11 @@ impl<'a> Board<'a> {
         let response = self.interact(area, control);
         let touch = self.touch(&response, control.chosen);
         let look = self.look();
-        let fill = look.control(touch);
-        let edge = response.has_focus().then_some(look.theme.accent);
+        let (fill, rest) = match control.reach {
+            Reach::Free => (look.control(touch), None),
+            Reach::Barred => (self.ground, Some(look.theme.rule)),
+        };
+        let edge = response.has_focus().then_some(look.theme.accent).or(rest);
         let corner = look.gap(1);
         self.push(Shape::Fill { area, fill, pattern: None, edge, corner });
         self.face(area, control, fill);
@@ -299,7 +321,8 @@ impl<'a> Board<'a> {
     }
 
     fn face(&mut self, area: Area, control: Control<'_>, ground: Rgb) {
-        let ink = self.look().theme.ink;
+        let theme = self.look().theme;
+        let ink = if control.reach == Reach::Barred { theme.faint } else { theme.ink };
         if let Some(icon) = control.icon {
             let size = self.look().body();
             let (place, rest) = if control.text.is_empty() {
@@ -310,11 +333,12 @@ impl<'a> Board<'a> {
             let centre = place.centre();
             icon::draw(&mut self.scene.shapes, icon, centre, size, ink);
             if !control.text.is_empty() {
-                self.write(rest.shrunk(2.0, 0.0), control.text, Style::default().on(ground));
+                let style = Style::default().ink(ink).on(ground);
+                self.write(rest.shrunk(2.0, 0.0), control.text, style);
             }
         } else {
             let within = area.shrunk(self.look().gap(1), 0.0);
-            self.write(within, control.text, Style::default().middle().on(ground));
+            self.write(within, control.text, Style::default().ink(ink).middle().on(ground));
         }
     }
 
@@ -429,12 +453,14 @@ impl<'a> Board<'a> {
     /// Asks what pointer, keyboard and screen reader do with a control.
     pub fn interact(&mut self, area: Area, control: Control<'_>) -> Response {
         let rect = paint::rect(area);
-        let response = self.ui.interact(rect, Id::unique(control.id), Sense::click());
+        let is_free = control.reach == Reach::Free;
+        let sense = if is_free { Sense::click() } else { Sense::focusable_noninteractive() };
+        let response = self.ui.interact(rect, Id::unique(control.id), sense);
         let name = if control.text.is_empty() { control.hint } else { control.text };
         response.widget_info(|| match control.chosen {
-            Chosen::Plain => WidgetInfo::labeled(Role::Button, true, name),
-            Chosen::Off => WidgetInfo::selected(Role::Button, true, false, name),
-            Chosen::On => WidgetInfo::selected(Role::Button, true, true, name),
+            Chosen::Plain => WidgetInfo::labeled(Role::Button, is_free, name),
+            Chosen::Off => WidgetInfo::selected(Role::Button, is_free, false, name),
+            Chosen::On => WidgetInfo::selected(Role::Button, is_free, true, name),
         });
         // Of the pointer and the focus speaks the one that was moved last.
         let is_reached = response.has_focus() && self.desk.by_keys;

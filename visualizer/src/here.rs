@@ -10,7 +10,7 @@ use shardlab::predict::here::{Calibration, predict_plan};
 use shardlab::trace::Trace;
 use shardlab::train::driver::Facts;
 
-use crate::latest::Latest;
+use crate::latest::{Cancel, Latest};
 
 /// What is asked, and what has come of it.
 type Question = (Arc<Facts>, PathBuf);
@@ -33,9 +33,9 @@ impl Default for Here {
     }
 }
 
-fn predict((facts, path): Question) -> Answer {
+fn predict((facts, path): Question, _: &Cancel) -> Option<Answer> {
     let trace = trace(&facts, &path).map(Arc::new);
-    (facts, trace)
+    Some((facts, trace))
 }
 
 fn trace(facts: &Facts, path: &Path) -> Result<Trace, String> {

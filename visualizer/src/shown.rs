@@ -39,16 +39,24 @@ pub struct Step {
     pub timeline: Arc<Timeline>,
     /// How much of it is waiting.
     pub bubble: Bubble,
+    /// The steps whose medians it takes, as they were measured, itself the last: kept as long as it is
+    /// shown, whatever the run has forgotten meanwhile.
+    pub recent: Vec<Arc<Trace>>,
 }
 
 impl Step {
     /// Prepares a step of a run.
-    pub fn new(facts: &Arc<Facts>, trace: Trace) -> Self {
+    pub fn new(facts: &Arc<Facts>, trace: Trace, recent: Vec<Arc<Trace>>) -> Self {
         let memory: Vec<_> = facts.ledger.ranks.iter().map(|rank| rank.memory.at_peak).collect();
         let bubble = bubble(&facts.plan, &trace);
         let plan = Arc::clone(&facts.plan);
         let timeline = Timeline::new(plan, &facts.order, Arc::new(trace), &memory);
-        Self { facts: Arc::clone(facts), timeline: Arc::new(timeline), bubble }
+        Self { facts: Arc::clone(facts), timeline: Arc::new(timeline), bubble, recent }
+    }
+
+    /// The same as it was measured.
+    pub fn measured(&self) -> Option<&Arc<Trace>> {
+        self.recent.last()
     }
 
     /// Which step, 0-based.

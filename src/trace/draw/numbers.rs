@@ -108,13 +108,21 @@ impl Row {
         })
     }
 
-    /// By how much of the formula's value the run differs from it.
-    pub fn difference(&self) -> Option<f64> {
-        let (found, expected) = (self.found()?.amount(), self.expected()?.amount());
-        if found == expected {
-            return Some(0.0);
-        }
-        (expected != 0.0).then(|| (found - expected) / expected)
+    /// By how much the run differs from the formula, as it is written: of shares in points, of all
+    /// else in hundredths of the formula's value; `None` where there is nothing to hold it against.
+    pub fn difference(&self) -> Option<String> {
+        let (found, expected) = (self.found()?, self.expected()?);
+        let by = found.amount() - expected.amount();
+        let (by, unit) = match (expected, expected.amount()) {
+            (Value::Share(_), _) => (100.0 * by, "points"),
+            (_, 0.0) if by != 0.0 => return None,
+            (_, 0.0) => (0.0, "%"),
+            (_, whole) => (100.0 * by / whole, "%"),
+        };
+        Some(match by {
+            0.0 => format!("0 {unit}"),
+            _ => format!("{by:+.1} {unit}").replace('-', "−"),
+        })
     }
 
     /// The formula in words that can be pasted: name, symbols, numbers, value.
@@ -223,7 +231,8 @@ impl Table {
             .into_iter()
             .map(|badge| badge.word().to_owned())
             .chain([DIFFERENCE.to_owned()])
-            .chain(COLUMNS.into_iter().flat_map(figures).map(Value::text));
+            .chain(COLUMNS.into_iter().flat_map(figures).map(Value::text))
+            .chain(rows.iter().filter_map(Row::difference));
         // Figures are set in a wider face than the one that is measured here.
         let column = widest(&mut texts) * 1.15 + 16.0;
         let metric = widest(&mut rows.iter().map(|row| row.metric.clone())) + INDENT + 8.0;
@@ -290,11 +299,7 @@ impl Table {
         }
         if let Some(difference) = row.difference().filter(|_| self.delta) {
             let cell = rest.cut_left(self.column).0;
-            let text = match difference {
-                0.0 => "0 %".to_owned(),
-                _ => format!("{:+.1} %", 100.0 * difference).replace('-', "−"),
-            };
-            sketch.figures(cell, &text, Align::Right, on);
+            sketch.figures(cell, &difference, Align::Right, on);
         }
     }
 
@@ -384,10 +389,16 @@ mod tests {
     }
 
     #[test]
-    fn the_difference_is_relative_to_the_formula_and_exact_where_it_is_exact() {
-        let differences: Vec<Option<f64>> = rows().iter().map(Row::difference).collect();
-        assert!((differences[0].expect("a difference") - 0.015).abs() < 1e-9);
-        assert_eq!(differences[1..], [Some(0.0), None, None]);
+    fn shares_differ_in_points_and_all_else_in_hundredths_of_the_formula() {
+        let differences: Vec<Option<String>> = rows().iter().map(Row::difference).collect();
+        let differences: Vec<Option<&str>> = differences.iter().map(Option::as_deref).collect();
+        assert_eq!(differences, [Some("+0.3 points"), Some("0 %"), None, None]);
+        let [mut waiting, mut sent]: [Row; 2] =
+            rows().into_iter().take(2).collect::<Vec<_>>().try_into().expect("two rows");
+        waiting.replayed = Some(Value::Share(0.18));
+        sent.counted = Some(Value::Bytes(Bytes(1536)));
+        assert_eq!(waiting.difference().as_deref(), Some("−2.0 points"));
+        assert_eq!(sent.difference().as_deref(), Some("+50.0 %"));
     }
 
     #[test]

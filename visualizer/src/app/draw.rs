@@ -74,7 +74,7 @@ impl App {
         }
         self.predict_here(ctx);
         if self.view.workspace == Workspace::Compare {
-            self.compare.lay_out(ctx, &self.run, self.step.as_ref());
+            self.compare.lay_out(ctx, self.step.as_ref());
         }
         if self.view.workspace == Workspace::Plan {
             let trained = self.broken.whole().unwrap_or(self.run.scenario());
@@ -257,17 +257,20 @@ impl App {
                 panels.iter().map(|panel| panel.name()).collect()
             };
             let tabs = [names(&self.left), names(&self.right)];
-            let more = match over.popup() {
+            let (more, now) = match over.popup() {
                 Popup::Half(half) => {
                     let layout = &run.scenario().layout;
-                    compare::offers(half, layout, &self.compare.pins())
+                    let offers = compare::offers(half, layout, &self.compare.pins());
+                    let now = compare::offered(&offers, self.compare.choice(half));
+                    (offers, Some(now))
                 }
-                _ => breaking::changes_of(over, &shared),
+                _ => (breaking::changes_of(over, &shared), None),
             };
             let (anchors, keys) = (self.anchors, &self.keys);
             let headings = Half::BOTH.map(|half| self.compare.heading(half));
             let (_, above_transport) = window.cut_bottom(zones.transport.height);
-            let around = Around { window, above_transport, anchors, headings, keys, tabs, more };
+            let around =
+                Around { window, above_transport, anchors, headings, keys, tabs, more, now };
             commands.extend(over.show(ui.ctx(), desk, &around));
         }
         // Last, because it speaks of what is under the pointer now.

@@ -92,7 +92,7 @@ impl Figures {
                 figure: tile.figure.clone(),
                 widest: tile.widest,
                 remark: tile.remark.clone(),
-                is_wrong: false,
+                tone: tile::Tone::Plain,
             };
             shown.show(board, place, look.figure());
             if index > 0 {

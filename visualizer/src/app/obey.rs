@@ -87,7 +87,7 @@ impl App {
             }
             Command::Choose(half, choice) => {
                 self.turn_to(Workspace::Compare);
-                let given = given(&self.run, (self.times.as_ref(), &self.here), self.step.as_ref());
+                let given = given((self.times.as_ref(), &self.here), self.step.as_ref());
                 self.compare.choose(ctx, (half, choice), &given);
                 self.reshape();
             }
@@ -172,9 +172,7 @@ impl App {
             Action::Pin => self.pin(),
             Action::Front(direction) => {
                 self.turn_to(Workspace::Plan);
-                if self.planning.walk_front(direction).is_none() {
-                    self.notice = Some("No best layout is known yet: they are searched.".into());
-                }
+                self.notice = self.planning.walk_front(direction).err().map(Notice::failure);
             }
             Action::TrainPlan => self.train_plan(ctx),
             Action::OpenSchedule => self.toggle(Popup::OpenSchedule),
@@ -230,7 +228,6 @@ impl App {
         self.run.follow(left);
         self.play.clear();
         self.compare.clear();
-        self.planning.forget_run();
         self.starting = Starting::default();
         self.step = None;
         self.axis = super::SteadyAxis::default();
@@ -253,7 +250,8 @@ impl App {
         };
         let Some(trace) = step.and_then(replayed) else { return };
         let Some(facts) = self.run.facts() else { return };
-        let step = Step::new(facts, trace);
+        let recent = self.run.recent(trace.step);
+        let step = Step::new(facts, trace, recent);
         if self.step.is_none() {
             // A view from a file may be of another Plan or of slower steps.
             let (plan, end) = (&facts.plan, step.timeline.end());
@@ -270,7 +268,7 @@ impl App {
         self.figures.take(step.number(), &step.bubble);
         if self.view.workspace == Workspace::Compare {
             let times = (self.times.as_ref(), &self.here);
-            self.compare.follow(&given(&self.run, times, Some(&step)));
+            self.compare.follow(&given(times, Some(&step)));
         }
         self.play.show(self.on_screen(&step));
         self.step = Some(step);
@@ -307,7 +305,7 @@ impl App {
     /// Makes ready what a workspace shows.
     pub(super) fn enter(&mut self, workspace: Workspace) {
         if workspace == Workspace::Compare {
-            let given = given(&self.run, (self.times.as_ref(), &self.here), self.step.as_ref());
+            let given = given((self.times.as_ref(), &self.here), self.step.as_ref());
             self.compare.follow(&given);
         }
     }
@@ -562,6 +560,10 @@ impl App {
     }
 
     fn select_here(&mut self) {
+        if self.view.workspace == Workspace::Plan {
+            self.planning.mend();
+            return;
+        }
         if self.view.workspace == Workspace::Compare {
             self.compare.select_here(self.play.playhead());
             return;
@@ -656,19 +658,15 @@ fn sign(direction: Direction) -> f32 {
 }
 
 /// What there is to be compared.
-fn given<'a>(
-    run: &'a Run,
-    (times, here): (Option<&Times>, &Here),
-    step: Option<&'a Step>,
-) -> Given<'a> {
+fn given<'a>((times, here): (Option<&Times>, &Here), step: Option<&'a Step>) -> Given<'a> {
     let measured = step.and_then(|step| match times {
         Some(times) => {
             times.measured.clone().map(|trace| Arc::new(Trace { step: step.number(), ..trace }))
         }
-        None => run.measured(step.number()).cloned(),
+        None => step.measured().cloned(),
     });
     let predicted = step.and_then(|step| here.step(&step.facts));
-    Given { run, step, measured, predicted }
+    Given { step, measured, predicted }
 }
 
 /// What of its time a workspace shows.

@@ -15,8 +15,20 @@ pub(super) struct Tile {
     pub(super) widest: &'static str,
     /// Written smaller behind it, where there is room for all of it.
     pub(super) remark: String,
-    /// Whether the figure says that something cannot be.
-    pub(super) is_wrong: bool,
+    /// How the figure is meant.
+    pub(super) tone: Tone,
+}
+
+/// How a figure is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Tone {
+    /// It is so.
+    #[default]
+    Plain,
+    /// It says that something cannot be.
+    Wrong,
+    /// It was so before something was changed.
+    Past,
 }
 
 impl Tile {
@@ -30,7 +42,11 @@ impl Tile {
             let (_, right) = heading.cut_left(name.width + look.gap(2));
             board.write(right, &self.origin, faint);
         }
-        let ink = if self.is_wrong { look.theme.error } else { look.theme.ink };
+        let ink = match self.tone {
+            Tone::Plain => look.theme.ink,
+            Tone::Wrong => look.theme.error,
+            Tone::Past => look.theme.faint,
+        };
         let Some(written) = board.write(below, &self.figure, Style::sized(size).ink(ink)) else {
             return;
         };

@@ -6,10 +6,12 @@ use egui::{CursorIcon, Id, PointerButton, Response, Role, Sense, WidgetInfo};
 use shardlab::trace::draw::Block;
 use shardlab::trace::draw::minimap::{self, MiniLayout, MiniMap};
 use shardlab::trace::draw::scene::{
-    Align, Area, Canvas, Face, Point, Shape, Sketch, Text, line_height,
+    Align, Area, Canvas, Face, Point, Scene, Shape, Sketch, Text, line_height,
 };
+use shardlab::trace::draw::theme::{Rgb, Theme};
 use shardlab::trace::draw::timeline::{
-    Frame, Layout, Legend, MemoryColumn, RowBox, RowKind, Target, Timeline, draw,
+    Frame, Layout, Legend, MemoryColumn, RowBox, RowKind, Shows, Target, Timeline, draw,
+    draw_legend,
 };
 use shardlab::trace::{Badge, Span};
 use shardlab::units::Nanos;
@@ -65,6 +67,17 @@ pub(super) struct Seen<'a> {
     pub(super) memory: MemoryColumn,
     /// Whether roles are explained below.
     pub(super) legend: Legend,
+    /// Whether it is what is asked for.
+    pub(super) age: Age,
+}
+
+/// Whether a step is what is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Age {
+    /// It is.
+    Now,
+    /// It is what was asked for before: shown faintly until there is the one that is.
+    Before,
 }
 
 impl Seen<'_> {
@@ -129,6 +142,7 @@ impl TimelinePart {
             playhead: Some(shared.play.playhead()),
             memory: memory_column(area.width, &look),
             legend: Legend::Shown,
+            age: Age::Now,
         };
         let mut steps = None;
         let mut commands = self.picture(board, area, &seen, |sketch, layout| {
@@ -178,6 +192,9 @@ impl TimelinePart {
         let mut sketch = Sketch::new(canvas, area);
         let layout = draw(&mut sketch, seen.timeline, &seen.frame(area));
         over(&mut sketch, &layout);
+        if seen.age == Age::Before {
+            fade(&mut sketch.scene, &look.theme);
+        }
         board.picture(&sketch.scene);
         let mut commands = Vec::new();
         if let Some(what) = seen.sight.reveal {
@@ -277,6 +294,39 @@ impl TimelinePart {
     }
 }
 
+/// Draws a legend of its own place: of several pictures, or of one to which something was added.
+pub(super) fn legend(board: &mut Board<'_>, area: Area, shows: &Shows) {
+    let look = board.look();
+    let ctx = board.ctx().clone();
+    let fonts = Fonts(&ctx);
+    let mut sketch = Sketch::new(Canvas { theme: &look.theme, measure: &fonts }, area);
+    draw_legend(&mut sketch, area, shows);
+    board.picture(&sketch.scene);
+}
+
+/// Makes a picture faint, down to its texts: all that can be read can be read still.
+fn fade(scene: &mut Scene, theme: &Theme) {
+    /// What is left of a colour.
+    const LEFT: f32 = 0.3;
+    let faded = |colour: &mut Rgb| *colour = theme.ground.mixed(*colour, LEFT);
+    for shape in &mut scene.shapes {
+        match shape {
+            Shape::Fill { fill, pattern, edge, .. } => {
+                faded(fill);
+                pattern.iter_mut().for_each(|(_, ink)| faded(ink));
+                edge.iter_mut().for_each(faded);
+            }
+            Shape::Line { ink, .. } => faded(ink),
+            Shape::Polygon { fill, .. } | Shape::Dot { fill, .. } => faded(fill),
+            Shape::Label(label) => {
+                let is_on_ground = label.ground == theme.ground;
+                faded(&mut label.ground);
+                label.ink = if is_on_ground { theme.faint } else { theme.ink };
+            }
+        }
+    }
+}
+
 /// What the ruler and the place behind the step are for.
 fn beside_blocks(layout: &Layout, seen: &Seen<'_>, at: Point) -> Option<&'static str> {
     if layout.ruler.contains(at) {
@@ -328,18 +378,23 @@ fn running(sketch: &mut Sketch<'_>, layout: &Layout, shared: &Shared<'_>) {
     let paint = theme.waiting();
     let pattern = paint.pattern.map(|pattern| (pattern, paint.pattern_ink));
     sketch.push(Shape::Fill { area, fill: paint.fill, pattern, edge: None, corner: 0.0 });
-    let size = theme.label_size;
-    let (band, _) = area.cut_top(line_height(size) + 8.0);
-    let text = texts::running(step);
-    let (ink, ground) = (theme.ink, theme.ground);
-    let width = sketch.canvas.measure.width(&text, size, Face::Sans) + 12.0;
-    if width <= band.width {
-        let plate =
-            Area::new(band.centre().x - width / 2.0, band.top + 4.0, width, band.height - 4.0);
-        sketch.fill(plate, ground);
-        let align = Align::Middle;
-        sketch.label(plate, Text { text: &text, size, face: Face::Sans, align, ink, ground });
+    let (band, _) = area.cut_top(line_height(theme.label_size) + 8.0);
+    plate(sketch, band, &texts::running(step));
+}
+
+/// A text in the middle of a picture, on a ground of its own; none where there is no room.
+pub(super) fn plate(sketch: &mut Sketch<'_>, within: Area, text: &str) {
+    let theme = *sketch.theme();
+    let (size, ink, ground) = (theme.label_size, theme.ink, theme.ground);
+    let width = sketch.canvas.measure.width(text, size, Face::Sans) + 12.0;
+    let height = line_height(size) + 4.0;
+    if width > within.width || height > within.height {
+        return;
     }
+    let centre = within.centre();
+    let plate = Area::new(centre.x - width / 2.0, centre.y - height / 2.0, width, height);
+    sketch.fill(plate, ground);
+    sketch.label(plate, Text { text, size, face: Face::Sans, align: Align::Middle, ink, ground });
 }
 
 /// The last steps below the rows, in their columns; nothing where there is no room.

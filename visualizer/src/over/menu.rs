@@ -29,7 +29,8 @@ pub(super) enum Subject {
 pub(super) struct Menu {
     subject: Subject,
     at: Point,
-    chosen: usize,
+    /// The entry that keys have gone to.
+    chosen: Option<usize>,
 }
 
 /// Height for so many entries, before scaling.
@@ -39,7 +40,7 @@ pub(super) fn height(entries: usize) -> f32 {
 
 impl Menu {
     pub(super) fn new(subject: Subject, at: Point) -> Self {
-        Self { subject, at, chosen: 0 }
+        Self { subject, at, chosen: None }
     }
 
     /// What in a picture it is about.
@@ -89,16 +90,18 @@ impl Menu {
             let pressed = |key| input.key_pressed(key);
             (pressed(Key::ArrowUp), pressed(Key::ArrowDown), pressed(Key::Enter))
         });
-        self.chosen = (self.chosen + usize::from(down)).min(offers.len().saturating_sub(1));
-        self.chosen = self.chosen.saturating_sub(usize::from(up));
+        // Keys begin at what is so now.
+        let chosen = self.chosen.or(around.now).unwrap_or_default() + usize::from(down);
+        let chosen = chosen.min(offers.len().saturating_sub(1)).saturating_sub(usize::from(up));
+        self.chosen = Some(chosen);
         let row = area.height / offers.len().max(1) as f32;
-        let mut asked = if enter { offers.get(self.chosen) } else { None };
+        let mut asked = if enter { offers.get(chosen) } else { None };
         let mut rest = area;
         for (index, offer) in offers.iter().enumerate() {
             let (line, below) = rest.cut_top(row);
             rest = below;
             let control = Control { text: "", ..Control::text(&offer.name, "", &offer.name) };
-            if board.flat_button(line, control.chosen(index == self.chosen)) {
+            if board.flat_button(line, control.chosen(index == chosen)) {
                 asked = Some(offer);
             }
             board.write(line.shrunk(look.gap(2), 0.0), &offer.name, Style::default());

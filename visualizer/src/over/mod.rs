@@ -74,6 +74,8 @@ pub struct Around<'a> {
     pub tabs: [Vec<&'static str>; 2],
     /// What else can be done here and now.
     pub more: Vec<Change>,
+    /// Which of it is so already.
+    pub now: Option<usize>,
 }
 
 /// What a popup is about when it opens.

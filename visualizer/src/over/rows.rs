@@ -1,5 +1,6 @@
 //! Rows of controls below one another, scrolled where there is no room: numbers with − and +, and words
-//! of which one is chosen. What is wrong with a control is said at it, in as many lines as it takes.
+//! of which one is chosen. A control that is to blame for something is marked; why is said elsewhere, so
+//! that no row moves.
 
 use shardlab::trace::draw::scene::Area;
 use shardlab::trace::draw::scroll;
@@ -22,8 +23,23 @@ pub(super) struct Sight {
 pub(super) struct Said<'a> {
     pub(super) name: &'a str,
     pub(super) about: &'a str,
-    /// Why it cannot be so, if it is to blame.
-    pub(super) why: Option<&'a str>,
+    /// Whether it can be so.
+    pub(super) blame: Blame,
+}
+
+/// Whether a control is to blame that something cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blame {
+    No,
+    Yes,
+}
+
+impl Said<'_> {
+    /// How its name is written.
+    fn style(&self, board: &Board<'_>) -> Style {
+        let theme = board.look().theme;
+        Style::default().ink(if self.blame == Blame::Yes { theme.error } else { theme.ink })
+    }
 }
 
 /// The rows while they are drawn.
@@ -81,7 +97,7 @@ impl<'s> Rows<'s> {
         let height = row.max(line * lines.len() as f32 + board.look().gap(1));
         let place = self.place(height)?;
         let at = |column: Area| Area { top: place.top, height: row, ..column };
-        board.write(at(label), said.name, Style::default());
+        board.write(at(label), said.name, said.style(board));
         let block = line * lines.len() as f32;
         let mut rest = Area { top: place.top, height, ..text }.shrunk(0.0, (height - block) / 2.0);
         for text in lines {
@@ -149,7 +165,7 @@ impl<'s> Rows<'s> {
             let (label, place) = place.cut_left(label.width);
             // Beside the first buttons, as in the other rows.
             if let Some(name) = name {
-                board.write(label, name, Style::default());
+                board.write(label, name, said.style(board));
             }
             buttons(board, &mut place.shrunk(0.0, gap / 2.0), said, of_line, value);
         }
@@ -165,12 +181,11 @@ fn columns(board: &Board<'_>, view: Area) -> (Area, Area, Area) {
     (label, controls, text)
 }
 
-/// What is said of a control, in lines: why it cannot be so, else what it is.
+/// What is said of a control, in lines.
 fn words<'t>(board: &Board<'_>, said: Said<'t>, width: f32) -> (Vec<&'t str>, Style) {
     let look = board.look();
-    let ink = if said.why.is_some() { look.theme.error } else { look.theme.faint };
-    let lines = board.lines(said.why.unwrap_or(said.about), look.small(), width);
-    (lines, Style::sized(look.small()).ink(ink))
+    let lines = board.lines(said.about, look.small(), width);
+    (lines, Style::sized(look.small()).ink(look.theme.faint))
 }
 
 /// Height of a line of small text.

@@ -1,7 +1,7 @@
 //! The split of a run: how model and batch are cut over the ranks.
 //!
-//! Every choice is held against the planner at once; what cannot run says why at the control that
-//! is to blame, and how to mend it.
+//! Every choice is held against the planner at once; what cannot run says why, and how to mend it, in
+//! a place of its own below the controls, so that none of them moves; the one that is to blame is red.
 
 use shardlab::config::layout::ZeroStage;
 use shardlab::config::{Layout, Recompute, Scenario, ScheduleName};
@@ -9,7 +9,7 @@ use shardlab::planner::{self, PlanError, StepSpec, plan_step};
 use shardlab::trace::Badge;
 use shardlab::trace::draw::scene::Area;
 
-use super::rows::{Rows, Said, Sight, line_height};
+use super::rows::{Blame, Rows, Said, Sight, line_height};
 use crate::app::{Choice, Half};
 use crate::board::{Board, Control, Style};
 use crate::shown::{Command, Popup};
@@ -124,20 +124,32 @@ impl Split {
         self.order(board, &mut rows);
         rows.end();
         self.sight = sight;
-        let layout = &mut self.scenario.layout;
-        if layout.schedule != before.schedule && !layout.schedule.stages().allows(layout.chunks) {
-            layout.chunks = layout.schedule.stages().usual(layout.chunks);
-        }
-        if *layout != before {
-            self.refusal = self.refusal();
+        if self.scenario.layout != before {
+            self.changed(&before);
         }
         self.foot(board, foot)
     }
 
-    /// What is said of a control: what it is, and why it cannot be so if it is to blame.
-    fn said<'a>(refusal: Option<&'a Refusal>, at: Cut, name: &'a str, about: &'a str) -> Said<'a> {
-        let why = refusal.filter(|refusal| refusal.at == at).map(|refusal| refusal.why.as_str());
-        Said { name, about, why }
+    /// Something else was chosen. A schedule comes with as many stages a position as it usually has,
+    /// where the model has layers for them.
+    fn changed(&mut self, before: &Layout) {
+        let layout = &mut self.scenario.layout;
+        let (stages, chunks) = (layout.schedule.stages(), layout.chunks);
+        if layout.schedule != before.schedule {
+            layout.chunks = stages.usual(chunks);
+        }
+        let is_more = layout.chunks != chunks;
+        self.refusal = self.refusal();
+        if self.refusal.is_some() && is_more && stages.allows(chunks) {
+            self.scenario.layout.chunks = chunks;
+            self.refusal = self.refusal();
+        }
+    }
+
+    /// What is said of a control: what it is, and whether it is to blame.
+    fn said<'a>(refusal: Option<&Refusal>, at: Cut, name: &'a str, about: &'a str) -> Said<'a> {
+        let is_blamed = refusal.is_some_and(|refusal| refusal.at == at);
+        Said { name, about, blame: if is_blamed { Blame::Yes } else { Blame::No } }
     }
 
     /// Into how many pieces model and batch are cut.
@@ -162,7 +174,7 @@ impl Split {
     /// In which order the pieces run, and what is kept meanwhile.
     fn order(&mut self, board: &mut Board<'_>, rows: &mut Rows<'_>) {
         let (layout, refusal) = (&mut self.scenario.layout, self.refusal.as_ref());
-        let plain = |name, about| Said { name, about, why: None };
+        let plain = |name, about| Said { name, about, blame: Blame::No };
         let said = plain("ZeRO", "cut: 1 optimizer, 2 gradients, 3 weights");
         rows.choice(board, said, &named(ZeroStage::WORDS), &mut layout.zero);
         let about = "order of forwards and backwards";
@@ -175,7 +187,8 @@ impl Split {
             schedules.into_iter().map(|name| (name.clone(), name.title())).collect();
         rows.choice(board, said, &schedules, &mut layout.schedule);
         let said = Self::said(refusal, Cut::Chunks, "chunks", "stages of a pipeline position");
-        if layout.chunks > 1 || said.why.is_some() {
+        // Where there can be one alone, there is nothing to choose.
+        if layout.chunks > 1 || layout.schedule.stages().allows(2) {
             rows.count(board, said, &mut layout.chunks);
         }
         let said = plain("recompute", "computed again instead of kept");
@@ -190,32 +203,9 @@ impl Split {
         let look = board.look();
         let (button, text) = area.cut_right(look.gap(36));
         let layout = &self.scenario.layout;
-        let (upper, lower) = text.cut_top(text.height / 2.0);
-        if let Some(refusal) = &self.refusal {
-            if refusal.at == Cut::Whole {
-                let style = Style::sized(look.small()).ink(look.theme.error);
-                let mut rest = area;
-                for line in board.lines(&refusal.why, look.small(), area.width) {
-                    let (place, below) = rest.cut_top(line_height(board));
-                    rest = below;
-                    board.write(place, line, style);
-                }
-            }
-            return Vec::new();
-        }
-        let ranks = layout.mesh().size();
-        board.write(
-            upper,
-            &format!("{ranks} rank{}", if ranks == 1 { "" } else { "s" }),
-            Style::default(),
-        );
-        if let Some(formula) = texts::formula(layout) {
-            let text = format!("waiting {:.1} %", 100.0 * formula);
-            let small = Style::sized(look.small()).ink(look.theme.faint);
-            if let Some(written) = board.write(lower, &text, small) {
-                let (_, right) = lower.cut_left(written.width + look.gap(2));
-                board.badge(right, Badge::Formula);
-            }
+        match &self.refusal {
+            Some(refusal) => why(board, text, &refusal.why),
+            None => whole(board, text, layout),
         }
         let button = button.shrunk(0.0, look.gap(2));
         let changed = *layout != self.before;
@@ -226,7 +216,9 @@ impl Split {
                 ("Compare it", "Plans a step with these cuts and lays it out, without running it.")
             }
         };
-        if !board.button(button, Control::text("train split", text, hint)) {
+        let why = self.refusal.as_ref().map(|refusal| format!("{}.", refusal.why));
+        let control = Control::text("train split", text, hint).unless(why.as_deref());
+        if !board.button(button, control) {
             return Vec::new();
         }
         let command = match self.purpose {
@@ -236,6 +228,35 @@ impl Split {
             }
         };
         vec![command, Command::Close]
+    }
+}
+
+/// Why the split cannot run, in as many lines as it takes.
+fn why(board: &mut Board<'_>, area: Area, why: &str) {
+    let look = board.look();
+    let style = Style::sized(look.small()).ink(look.theme.error);
+    let mut rest = area.cut_right(look.gap(2)).1;
+    for line in board.lines(why, look.small(), rest.width) {
+        let (place, below) = rest.cut_top(line_height(board));
+        rest = below;
+        board.write(place, line, style);
+    }
+}
+
+/// What the split comes to.
+fn whole(board: &mut Board<'_>, area: Area, layout: &Layout) {
+    let look = board.look();
+    let (upper, lower) = area.cut_top(area.height / 2.0);
+    let ranks = layout.mesh().size();
+    let text = format!("{ranks} rank{}", if ranks == 1 { "" } else { "s" });
+    board.write(upper, &text, Style::default());
+    if let Some(formula) = texts::formula(layout) {
+        let text = format!("waiting {:.1} %", 100.0 * formula);
+        let small = Style::sized(look.small()).ink(look.theme.faint);
+        if let Some(written) = board.write(lower, &text, small) {
+            let (_, right) = lower.cut_left(written.width + look.gap(2));
+            board.badge(right, Badge::Formula);
+        }
     }
 }
 

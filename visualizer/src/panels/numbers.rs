@@ -46,7 +46,7 @@ impl Panel for Numbers {
         let Some(step) = shared.step else {
             return before_first(board, area, shared, "its numbers");
         };
-        let measured = shared.run.measured(step.number());
+        let measured = step.measured();
         let predicted = shared.predicted;
         let key = (measured.is_some(), predicted.is_some());
         let rows =

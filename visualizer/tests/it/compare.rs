@@ -48,6 +48,10 @@ fn texts(window: &mut Window, zone: &str) -> Vec<String> {
 fn choose(window: &mut Window, name: &str) {
     let entries = texts(window, "over the window");
     let index = entries.iter().position(|entry| entry == name);
+    // Keys begin at what is chosen already.
+    for _ in &entries {
+        window.press(NONE, Key::ArrowUp);
+    }
     for _ in 0..index.unwrap_or_else(|| panic!("{name} is none of {entries:?}")) {
         window.press(NONE, Key::ArrowDown);
     }
@@ -70,7 +74,7 @@ fn at_first_it_holds_the_measured_step_against_the_replayed_one_and_says_so() {
     assert_eq!(both.upper.length(), measured.end());
     assert_eq!(both.lower.length(), step.timeline.end());
     let line = window.explanation();
-    assert!(line.starts_with("Above: 8 ranks take turns on 1 device. Below:"), "{line}");
+    assert!(line.contains(". Above: 8 ranks take turns on 1 device. Below: the same"), "{line}");
     assert!(line.chars().count() <= 120, "{line}");
 }
 
@@ -161,7 +165,7 @@ fn another_schedule_is_planned_and_laid_out_from_the_measured_pieces() {
     assert_eq!([both.upper.badge, both.lower.badge], [Badge::Predicted, Badge::Replayed]);
     assert!(texts(&mut window, "difference").contains(&"PREDICTED → REPLAYED".to_owned()));
     let line = window.explanation();
-    assert!(line.starts_with("Above: data 4 × tensor 1"), "{line}");
+    assert!(line.contains(". Above: data 4 × tensor 1"), "{line}");
     assert!(line.chars().count() <= 120, "{line}");
 }
 
@@ -355,4 +359,93 @@ fn an_open_list_gives_way_to_another_workspace() {
         assert!(window.app().over().is_none());
         assert_eq!(window.app().view().workspace, workspace);
     }
+}
+
+#[test]
+fn one_legend_explains_what_either_half_shows() {
+    let mut window = comparing(Opened::default());
+    let words = |window: &mut Window| texts(window, "compare legend");
+    let plain = words(&mut window);
+    assert!(!plain.contains(&"W weight gradients".to_owned()), "{plain:?}");
+    // A schedule that splits backward has roles of its own, whichever half it stands in.
+    let trained = window.app().run().scenario().layout.clone();
+    let split = Layout { schedule: ScheduleName::ZbH1, ..trained };
+    for half in Half::BOTH {
+        let mut window = comparing(Opened::default());
+        window.ask(Command::Choose(half, Choice::Layout(Box::new(split.clone()))));
+        settle(&mut window);
+        let found = words(&mut window);
+        for word in ["B backward", "I input gradients", "W weight gradients"] {
+            assert!(found.iter().any(|other| other == word), "{half:?}: {word} in {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_step_that_is_shown_is_kept_however_many_follow() {
+    let mut window = Window::open(Opened::default());
+    window.press(NONE, Key::Space);
+    let shown = window.app().step().unwrap().number();
+    let last =
+        crate::window::recording(&eight_ranks()).iter().rev().find_map(|event| match event {
+            shardlab::train::driver::Event::Step(step) => Some(step.clone()),
+            _ => None,
+        });
+    let last = last.expect("a step");
+    for step in shown + 1..shown + 300 {
+        let mut next = last.clone();
+        next.summary.step = step;
+        let report = std::sync::Arc::make_mut(next.report.as_mut().expect("it was reported"));
+        let mut trace = (*report.trace).clone();
+        trace.step = step;
+        report.trace = std::sync::Arc::new(trace);
+        window.tell(shardlab::train::driver::Event::Step(next));
+    }
+    window.frames(2);
+    assert!(window.app().run().measured(shown).is_none(), "the run has forgotten it");
+    assert_eq!(window.app().step().unwrap().number(), shown);
+    window.press(NONE, Key::F3);
+    let compared = window.app().compared();
+    assert_eq!(Half::BOTH.map(|half| compared.refusal(half)), [None, None]);
+    assert!(compared.difference().is_some());
+    // So is what another layout takes its times from.
+    window.press(NONE, Key::E);
+    choose(&mut window, "Schedule: GPipe");
+    assert_eq!(window.app().compared().refusal(Half::Lower), None);
+}
+
+#[test]
+fn the_list_of_a_half_begins_at_what_it_shows() {
+    let mut window = comparing(Opened::default());
+    let now = |window: &mut Window, key| {
+        window.press(NONE, key);
+        let chosen = Half::BOTH.map(|half| window.app().compared().choice(half).clone());
+        window.press(NONE, Key::Enter);
+        settle(window);
+        (chosen, Half::BOTH.map(|half| window.app().compared().choice(half).clone()))
+    };
+    for key in [Key::Q, Key::E] {
+        let (before, after) = now(&mut window, key);
+        assert_eq!(before, after, "Enter chooses what is chosen already");
+    }
+    window.press(NONE, Key::E);
+    choose(&mut window, "Schedule: GPipe");
+    let (before, after) = now(&mut window, Key::E);
+    assert_eq!(before, after);
+}
+
+#[test]
+fn names_of_steps_are_cut_by_the_width_of_the_line_alone() {
+    let mut window = comparing(Opened { size: (1600.0, 900.0), ..Opened::default() });
+    let trained = window.app().run().scenario().layout.clone();
+    let looped = Layout { schedule: ScheduleName::Interleaved1F1B, chunks: 2, ..trained };
+    for half in Half::BOTH {
+        window.ask(Command::Choose(half, Choice::Layout(Box::new(looped.clone()))));
+    }
+    settle(&mut window);
+    let name = "interleaved 1F1B, 2 stages a position";
+    assert_eq!(
+        window.explanation(),
+        format!("Both are equally long. Above: {name}. Below: {name}.")
+    );
 }

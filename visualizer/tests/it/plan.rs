@@ -191,7 +191,7 @@ fn every_control_is_reached_and_changed_by_keys_alone() {
 }
 
 #[test]
-fn what_cannot_be_says_why_below_its_control() {
+fn what_cannot_be_says_why_and_its_control_is_red() {
     let mut window = planning(Opened::default());
     set(&mut window, Control::Gpus, "96");
     set(&mut window, Control::Tensor, "3");
@@ -200,13 +200,13 @@ fn what_cannot_be_says_why_below_its_control() {
     assert!(planned.foreseen().is_none() && planned.here().is_err());
     let line = window.explanation();
     assert!(line.contains("64 heads cannot be split over 3 tensor ranks"), "{line}");
-    let controls = written(&mut window, "controls");
-    let place = |text: &str| {
-        let found = controls.iter().find(|written| written.label.full.starts_with(text));
-        found.unwrap_or_else(|| panic!("{text}: {controls:?}")).label.area
-    };
-    let (control, why, next) = (place("tensor"), place("64 heads cannot"), place("pipeline"));
-    assert!(control.bottom() <= why.top && why.bottom() <= next.top, "in place");
+    let said = texts(&mut window, "plan said").join(" ");
+    assert!(said.contains("tensor: 64 heads cannot be split over 3 tensor ranks"), "{said}");
+    let error = window.app().look().theme.error;
+    for written in written(&mut window, "controls") {
+        let is_blamed = ["tensor", "3"].contains(&written.label.full.as_str());
+        assert_eq!(written.label.ink == error, is_blamed, "{written:?}");
+    }
     // Keys mend it.
     window.ask(Command::Control(Control::Tensor));
     window.press(NONE, Key::ArrowRight);
@@ -214,6 +214,216 @@ fn what_cannot_be_says_why_below_its_control() {
     set(&mut window, Control::Gpus, "64");
     settle(&mut window);
     assert!(window.app().planned().foreseen().is_some(), "{:?}", window.app().planned().faults());
+}
+
+/// Waits until the best layouts are known.
+fn searched(window: &mut Window) {
+    for _ in 0..8000 {
+        window.frames(1);
+        if !window.app().is_busy() {
+            window.frames(2);
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("they are still searched");
+}
+
+/// A model and a cluster whose layouts are searched in a moment.
+fn small(window: &mut Window) {
+    for (control, value) in [
+        (Control::Model, "llama-3-8b"),
+        (Control::Pipeline, "1"),
+        (Control::Gpus, "8"),
+        (Control::Batch, "8 rows"),
+    ] {
+        set(window, control, value);
+    }
+}
+
+#[test]
+fn no_control_moves_when_a_refusal_comes_or_goes() {
+    for size in [(1280.0, 800.0), (800.0, 480.0)] {
+        let mut window = planning(Opened { size, ..Opened::default() });
+        let left = egui::Rect::from_min_max(egui::Pos2::ZERO, egui::pos2(300.0, size.1));
+        let before = window.controls(left);
+        assert!(before.len() > 15, "{before:?}");
+        for (control, value) in
+            [(Control::Gpus, "1"), (Control::Tensor, "3"), (Control::Chunks, "2")]
+        {
+            set(&mut window, control, value);
+            window.frames(2);
+            assert!(!window.app().planned().faults().is_empty());
+            assert_eq!(window.controls(left), before, "{control:?} {value}");
+        }
+    }
+}
+
+#[test]
+fn results_of_other_settings_never_pass_for_those_of_the_wish() {
+    let mut window = planning(Opened::default());
+    let first = window.app().planned().foreseen().unwrap().step_seconds;
+    let faint = window.app().look().theme.faint;
+    // A step of so many microbatches takes its time to be predicted.
+    set(&mut window, Control::Gpus, "32");
+    set(&mut window, Control::Batch, "16384 rows");
+    assert!(window.app().planned().foreseen().is_none(), "nothing is known of it");
+    window.frames(2);
+    assert!(window.app().planned().foreseen().is_none() && window.app().planned().is_predicting());
+    let line = window.explanation();
+    assert_eq!(line, "Predicting llama-3-70b on 32 × h100 … Grey: what was before.");
+    let old = Nanos((first * 1e9) as u64).to_string();
+    let figures = written(&mut window, "predicted figures");
+    let figure = figures.iter().find(|text| text.label.full == old).expect("it is there still");
+    assert_eq!(figure.label.ink, faint);
+    assert_eq!(figures.iter().filter(|text| text.label.full == "before").count(), 6, "{figures:?}");
+    let rows = written(&mut window, "predicted timeline");
+    let has = |text: &str| rows.iter().find(|row| row.label.full == text).cloned();
+    assert!(has("before: llama-3-70b on 1024 × h100").is_some(), "{rows:?}");
+    assert_eq!(has("stage 0 · 256 ranks").expect("a row").label.ink, faint);
+    // Neither is it pinned, nor trained, and pointing at a slider says what is done.
+    let pins = window.app().compared().pins().len();
+    window.press(NONE, Key::H);
+    assert_eq!(window.app().compared().pins().len(), pins);
+    for name in ["Pin", "Run it for real", "Next best"] {
+        assert!(!window.is_free(name), "{name}");
+    }
+    // Who goes back has the answer at once: what was asked meanwhile is not waited for.
+    set(&mut window, Control::Batch, "1024 rows");
+    set(&mut window, Control::Gpus, "1024");
+    assert_eq!(window.app().planned().foreseen().map(|of| of.step_seconds), Some(first));
+    settle(&mut window);
+    let figures = texts(&mut window, "predicted figures");
+    assert!(!figures.contains(&"before".to_owned()), "{figures:?}");
+}
+
+#[test]
+fn the_best_layouts_are_those_of_the_settings_that_are_wished_or_none() {
+    let mut window = planning(Opened::default());
+    small(&mut window);
+    settle(&mut window);
+    searched(&mut window);
+    let first = window.app().planned().front().to_vec();
+    assert!(first.len() > 1 && window.is_free("Next best"));
+    let said = window.said_of("Next best");
+    assert!(said.starts_with(&format!("Plans the next of the {} best", first.len())), "{said}");
+    let changes = [
+        (Control::Model, "llama-3-70b", "llama-3-8b"),
+        (Control::Cluster, "a100-80", "h100"),
+        (Control::Gpus, "16", "8"),
+        (Control::Batch, "16 rows", "8 rows"),
+        (Control::Sequence, "4096 tokens", "8192 tokens"),
+        (Control::NetworkBandwidth, "× 2", "as it is"),
+    ];
+    for (control, other, value) in changes {
+        let values: Vec<String> = (0..Wish::count(control))
+            .map(|setting| {
+                let mut wish = Wish::default();
+                wish.set(control, setting);
+                wish.value(control)
+            })
+            .collect();
+        let other = values.iter().find(|of| **of == other).unwrap_or(&values[0]).clone();
+        set(&mut window, control, &other);
+        window.frames(1);
+        assert!(window.app().planned().front().is_empty(), "{control:?} {other}");
+        let before = window.app().planned().wish().clone();
+        window.press(NONE, Key::PageDown);
+        assert_eq!(window.app().planned().wish(), &before, "{control:?}: nothing is planned");
+        set(&mut window, control, value);
+        window.frames(1);
+        assert_eq!(window.app().planned().front(), first, "{control:?}: they are known still");
+    }
+    // What they do not depend on leaves them.
+    set(&mut window, Control::Recompute, "full");
+    window.frames(1);
+    assert_eq!(window.app().planned().front(), first);
+    let usable = {
+        settle(&mut window);
+        window.app().planned().foreseen().unwrap().usable.0 as f64
+    };
+    assert!(first.iter().all(|candidate| candidate.memory_bytes <= usable));
+}
+
+#[test]
+fn a_wish_that_cannot_be_is_no_dead_end() {
+    let mut window = planning(Opened::default());
+    small(&mut window);
+    set(&mut window, Control::Tensor, "3");
+    window.frames(2);
+    let fault = window.app().planned().faults()[0].sentence();
+    // Buttons say what is wrong, and not that one must wait.
+    for name in ["Run it for real", "Next best", "Pin"] {
+        if !window.is_free(name) {
+            assert_eq!(window.said_of(name), fault, "{name}");
+        }
+    }
+    assert!(!window.is_free("Run it for real"));
+    window.press(NONE, Key::R);
+    window.hover(640.0, 8.0);
+    // The layouts do not depend on the cut: they are searched, and one of them is planned.
+    searched(&mut window);
+    let best = window.app().planned().front()[0].cut.clone();
+    assert!(window.is_free("Next best"));
+    window.press(NONE, Key::PageDown);
+    assert_eq!(window.app().planned().wish().cut(), Some(best));
+    assert!(window.app().planned().faults().is_empty());
+}
+
+#[test]
+fn the_nearest_wish_that_can_be_is_one_press_away() {
+    for by_key in [true, false] {
+        let mut window = planning(Opened::default());
+        set(&mut window, Control::Gpus, "1");
+        window.frames(2);
+        let name = "Nearest that can be: GPUs 32";
+        let said = window.said_of(name);
+        assert!(said.ends_with("(Enter)."), "{said}");
+        if by_key {
+            window.press(NONE, Key::Enter);
+        } else {
+            let at = window.harness.get_by_label(name).rect().center();
+            window.click(at);
+        }
+        assert_eq!(window.app().planned().wish().gpus, 32);
+        settle(&mut window);
+        assert!(window.app().planned().foreseen().is_some());
+        assert!(window.harness.query_by_label(name).is_none());
+        // Where there is a step, the key changes nothing.
+        window.press(NONE, Key::Enter);
+        assert_eq!(window.app().planned().wish().gpus, 32);
+    }
+}
+
+#[test]
+fn what_no_machine_trains_cannot_be_pressed_and_says_why() {
+    let mut window = planning(Opened::default());
+    assert!(!window.is_free("Run it for real"));
+    let said = window.said_of("Run it for real");
+    assert_eq!(said, "1024 ranks are not trained on one machine: 64 at most.");
+    let at = window.harness.get_by_label("Run it for real").rect().center();
+    window.click(at);
+    assert_eq!(window.app().view().workspace, Workspace::Plan);
+    small(&mut window);
+    settle(&mut window);
+    assert!(window.is_free("Run it for real"), "{:?}", window.app().planned().here());
+}
+
+#[test]
+fn the_place_behind_the_rows_is_named_in_the_legend() {
+    let mut window = planning(Opened::default());
+    let legend = texts(&mut window, "predicted timeline");
+    assert!(legend.contains(&"outside of the schedule".to_owned()), "{legend:?}");
+    window.press(NONE, Key::F2);
+    let legend = texts(&mut window, "timeline");
+    assert!(!legend.is_empty() && !legend.contains(&"outside of the schedule".to_owned()));
+}
+
+#[test]
+fn nobody_says_that_nothing_runs_while_something_is_trained() {
+    let window = planning(Opened::default());
+    let line = window.app().planned().sentence();
+    assert!(line.contains("this plan does not run") && !line.contains("nothing runs"), "{line}");
 }
 
 #[test]
@@ -242,7 +452,7 @@ fn sixteen_thousand_gpus_are_predicted_by_classes() {
     assert_eq!((held.timeline.ranks().len(), held.timeline.ranks_at(0)), (16, 1024));
     let rows = texts(&mut window, "predicted timeline");
     for stage in 0..16 {
-        assert!(rows.contains(&format!("stage {stage} · × 1,024")), "{stage}: {rows:?}");
+        assert!(rows.contains(&format!("stage {stage} × 1,024")), "{stage}: {rows:?}");
     }
 }
 
@@ -296,18 +506,8 @@ fn a_prediction_is_pinned_and_held_against_another_one() {
 #[test]
 fn the_best_layouts_are_points_that_are_chosen_by_keys_and_pointer() {
     let mut window = planning(Opened::default());
-    let smaller = [(Control::Pipeline, "1"), (Control::Gpus, "8"), (Control::Batch, "8 rows")];
-    for (control, value) in smaller {
-        set(&mut window, control, value);
-    }
-    set(&mut window, Control::Model, "llama-3-8b");
-    for _ in 0..4000 {
-        window.frames(1);
-        if !window.app().planned().front().is_empty() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(15));
-    }
+    small(&mut window);
+    searched(&mut window);
     let front = window.app().planned().front().to_vec();
     assert!(front.len() > 1, "{front:?}");
     // The fastest first, and each slower one takes less memory.

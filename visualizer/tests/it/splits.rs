@@ -92,6 +92,45 @@ fn a_refusal_is_read_whole_at_the_control_that_is_to_blame() {
     }
 }
 
+#[test]
+fn no_control_moves_when_a_refusal_comes_or_goes() {
+    for size in [(1280.0, 800.0), (800.0, 480.0)] {
+        let mut window = Window::open(Opened { size, ..Opened::default() });
+        window.ask(Command::Toggle(Popup::Split));
+        window.frames(3);
+        let more = window.harness.get_by_label("More: slices of every matrix.").rect();
+        let places = |window: &Window| window.controls(egui::Rect::EVERYTHING);
+        let before = places(&window);
+        assert!(window.is_free("Train again"));
+        window.click(more.center());
+        window.hover(more.left() - 60.0, more.top());
+        assert!(!window.is_free("Train this split"));
+        let why = refusal(Layout { tp: 3, ..eight_ranks().layout });
+        assert_eq!(window.said_of("Train this split"), format!("{why}."));
+        assert_eq!(places(&window), before, "{size:?}");
+    }
+}
+
+#[test]
+fn a_schedule_of_several_stages_a_position_comes_with_them_and_with_their_control() {
+    for name in ["interleaved 1F1B", "looped BFS", "interleaved zero bubble"] {
+        let mut window = Window::open(Opened { size: (1280.0, 900.0), ..Opened::default() });
+        window.ask(Command::Toggle(Popup::SplitOf(Half::Lower)));
+        window.frames(3);
+        let chunks = "More: stages of a pipeline position.";
+        assert!(window.harness.query_by_label(chunks).is_none());
+        let at = window.harness.get_by_label(name).rect().center();
+        window.click(at);
+        window.frames(3);
+        assert!(window.harness.query_by_label(chunks).is_some(), "{name}");
+        let at = window.harness.get_by_label("Compare it").rect().center();
+        window.click(at);
+        let chosen = window.app().compared().choice(Half::Lower).clone();
+        let shardlab_visualizer::app::Choice::Layout(layout) = chosen else { panic!("{chosen:?}") };
+        assert_eq!((layout.schedule.title().as_str(), layout.chunks), (name, 2));
+    }
+}
+
 /// What the planner says of a layout.
 fn refusal(layout: Layout) -> String {
     use shardlab::planner::{Purpose, StepSpec, plan_step};

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use eframe::egui;
 use eframe::egui_wgpu::RenderState;
-use egui::{Key, Modifiers, Pos2, ViewportId, pos2, vec2};
+use egui::accesskit::Role;
+use egui::{Key, Modifiers, Pos2, Rect, ViewportId, pos2, vec2};
 use egui_kittest::Harness;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use egui_kittest::wgpu::WgpuTestRenderer;
 use shardlab::config::{Layout, Model, ModelSource, Scenario, Training};
 use shardlab::exec::{DeviceKind, ExecOptions};
@@ -256,6 +258,27 @@ impl Window {
         self.harness.drag_at(at);
         self.harness.drop_at(at);
         self.frames(2);
+    }
+
+    /// Where all controls of a part of the window are.
+    pub(crate) fn controls(&self, within: Rect) -> Vec<(Role, Rect)> {
+        let nodes = self.harness.query_all_by(|node| {
+            matches!(node.role(), Role::Button | Role::Slider | Role::ScrollBar)
+        });
+        let places = nodes.map(|node| (node.accesskit_node().role(), node.rect()));
+        places.filter(|(_, rect)| within.contains_rect(*rect)).collect()
+    }
+
+    /// Whether a button can be pressed, by its name.
+    pub(crate) fn is_free(&self, name: &str) -> bool {
+        !self.harness.get_by_role_and_label(Role::Button, name).accesskit_node().is_disabled()
+    }
+
+    /// Points at a button by its name; what the line that explains says of it.
+    pub(crate) fn said_of(&mut self, name: &str) -> String {
+        let at = self.harness.get_by_role_and_label(Role::Button, name).rect().center();
+        self.hover(at.x, at.y);
+        self.explanation()
     }
 
     /// The line that explains.

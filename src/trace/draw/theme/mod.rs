@@ -221,6 +221,13 @@ impl Theme {
         Paint { pattern_ink, edge: None, ..paint }
     }
 
+    /// How what lies outside of the schedule is painted.
+    pub fn outside(&self) -> Paint {
+        let fill = self.ground.mixed(self.ink, 0.05);
+        let (ink, pattern_ink) = (self.ink, self.faint);
+        Paint { fill, ink, pattern: None, pattern_ink, edge: Some(self.faint) }
+    }
+
     /// How a block is painted.
     pub fn block(&self, kind: BlockKind) -> Paint {
         match kind {

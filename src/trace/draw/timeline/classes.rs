@@ -155,7 +155,7 @@ mod tests {
         assert!(texts.contains(&"all alike".to_owned()), "{texts:?}");
         // Of thousands the number is told whole.
         let scene = scene(&of_ranks(65_536));
-        let label = scene.labels().find(|label| label.full == "stage 0 · × 65,536").unwrap();
+        let label = scene.labels().find(|label| label.full == "stage 0 × 65,536").unwrap();
         assert_eq!(label.text, label.full);
     }
 

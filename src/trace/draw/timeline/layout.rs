@@ -4,6 +4,7 @@
 //! its group: rows, columns and text lines stay where they are from step to step.
 
 use super::frame::{Frame, Legend, MemoryColumn};
+use super::margins::Shows;
 use super::{Level, Timeline};
 use crate::mesh::Rank;
 use crate::trace::draw::scene::{Area, Point};
@@ -95,6 +96,8 @@ pub struct Layout {
     pub level: Level,
     /// From top to bottom.
     pub rows: Vec<RowBox>,
+    /// What of it a legend explains: known once it is painted.
+    pub shows: Shows,
 }
 
 impl Layout {
@@ -133,6 +136,7 @@ impl Layout {
             window,
             level: Level::Pass,
             rows: Vec::new(),
+            shows: Shows::default(),
         };
         let mut stack = Stack { layout: &mut layout, unit, y: 0.0 };
         stack.all(timeline, frame);

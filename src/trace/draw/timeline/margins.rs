@@ -86,10 +86,69 @@ pub(super) struct Roles {
     waiting: Paint,
     message: Paint,
     pair: Paint,
+    pub(super) shows: Shows,
+}
+
+/// What a legend explains: of one picture, or of several that share it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shows {
     has: Kinds,
-    /// What marks the ranks that end early or late, if any do.
-    ends: Option<Rgb>,
-    warning: Rgb,
+    /// Whether ranks that end early or late are marked.
+    ends: bool,
+    /// Whether what lies outside of the schedule has a place behind the rows.
+    outside: bool,
+}
+
+impl Shows {
+    /// What one or the other shows.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            has: self.has.or(other.has),
+            ends: self.ends || other.ends,
+            outside: self.outside || other.outside,
+        }
+    }
+
+    /// The same, and behind the rows what lies outside of the schedule.
+    #[must_use]
+    pub fn with_outside(self) -> Self {
+        Self { outside: true, ..self }
+    }
+
+    /// An entry for each, in the order of a legend.
+    fn entries(&self, theme: &Theme) -> Vec<Entry> {
+        let Self { has, .. } = self;
+        let entry = |paint, letters, words| Entry { paint, letters, words, mark: None };
+        let of_step = Work::ALL.into_iter().filter(|work| has.works[*work as usize]);
+        let works = of_step.clone();
+        let works = works.map(|work| entry(theme.work(work), work.letters(), work.meaning()));
+        let message = has.messages.then(|| entry(theme.message(), "", "message"));
+        let waiting = has.waits.then(|| entry(theme.waiting(), "", "waiting"));
+        // Marks lie on the first of all works.
+        let ground = of_step.clone().next().map(|work| theme.work(work));
+        let chunk = ground.filter(|_| has.chunks).map(|paint| Entry {
+            mark: Some(Mark::Bar(paint.ink)),
+            ..entry(paint, "", "second stage of a row")
+        });
+        let outside = self.outside.then(|| entry(theme.outside(), "", "outside of the schedule"));
+        let notch = ground.filter(|_| has.notches).map(|paint| {
+            let mark = Some(Mark::Notch(theme.waiting().fill));
+            Entry { mark, ..entry(paint, "", "short waits inside") }
+        });
+        let ends = self.ends.then(|| {
+            let mark = Some(Mark::Dot(theme.warning));
+            Entry { mark, ..entry(pair(theme), "", "ends early or late") }
+        });
+        let pair = has.pairs.then(|| entry(pair(theme), "", "a pair: side by side"));
+        let usual = works.chain(message).chain(waiting).chain(chunk).chain(pair).chain(outside);
+        usual.chain(notch).chain(ends).collect()
+    }
+}
+
+/// What joins a pair.
+fn pair(theme: &Theme) -> Paint {
+    Paint { fill: theme.faint, pattern: None, edge: None, ..theme.message() }
 }
 
 /// What there is to be seen in a step, or in a picture of it.
@@ -170,10 +229,8 @@ impl Roles {
             works: Work::ALL.map(|work| theme.work(work)),
             waiting: theme.waiting(),
             message: theme.message(),
-            pair: Paint { fill: theme.faint, pattern: None, edge: None, ..theme.message() },
-            has: timeline.kinds.seen(has_band),
-            ends: None,
-            warning: theme.warning,
+            pair: pair(theme),
+            shows: Shows { has: timeline.kinds.seen(has_band), ..Shows::default() },
         }
     }
 
@@ -194,47 +251,18 @@ impl Roles {
 
     /// The picture marks ranks that end early or late.
     pub(super) fn note_ends(&mut self) {
-        self.ends = Some(self.warning);
-    }
-
-    /// What a legend must explain.
-    fn shown(&self) -> Vec<Entry> {
-        let entry = |paint, letters, words| Entry { paint, letters, words, mark: None };
-        let of_step = Work::ALL.into_iter().filter(|work| self.has.works[*work as usize]);
-        let works = of_step.clone();
-        let works =
-            works.map(|work| entry(self.works[work as usize], work.letters(), work.meaning()));
-        let message = self.has.messages.then(|| entry(self.message, "", "message"));
-        let waiting = self.has.waits.then(|| entry(self.waiting, "", "waiting"));
-        // Marks lie on the first of all works.
-        let ground = of_step.clone().next().map(|work| self.works[work as usize]);
-        let chunk = ground.filter(|_| self.has.chunks).map(|paint| Entry {
-            mark: Some(Mark::Bar(paint.ink)),
-            ..entry(paint, "", "second stage of a row")
-        });
-        let notch = ground.filter(|_| self.has.notches).map(|paint| {
-            let mark = Some(Mark::Notch(self.waiting.fill));
-            Entry { mark, ..entry(paint, "", "short waits inside") }
-        });
-        let ends = self.ends.map(|ink| {
-            let mark = Some(Mark::Dot(ink));
-            Entry { mark, ..entry(self.pair, "", "ends early or late") }
-        });
-        let pair = self.has.pairs.then(|| entry(self.pair, "", "a pair: side by side"));
-        let usual = works.chain(message).chain(waiting).chain(chunk).chain(pair);
-        usual.chain(notch).chain(ends).collect()
+        self.shows.ends = true;
     }
 }
 
-/// Swatches with letters and, where there is room, words: of what the step has.
-pub(super) fn draw_legend(sketch: &mut Sketch<'_>, layout: &Layout, roles: &Roles) {
+/// Draws a legend: swatches with letters and, where there is room, words.
+pub fn draw_legend(sketch: &mut Sketch<'_>, legend: Area, shows: &Shows) {
     let theme = *sketch.theme();
     let unit = unit(&theme);
-    let legend = layout.legend;
     if legend.height < line_height(theme.label_size) {
         return;
     }
-    let mut items = roles.shown();
+    let mut items = shows.entries(&theme);
     let size = theme.label_size;
     let width = |text: &str| sketch.canvas.measure.width(text, size, Face::Sans);
     let long = |letters: &str, words: &str| format!("{letters} {words}").trim().to_owned();

@@ -22,6 +22,7 @@ mod words;
 pub use classes::Alike;
 pub use frame::{Arrows, Frame, Legend, MemoryColumn};
 pub use layout::{Layout, RankLines, RowBox, RowKind};
+pub use margins::{Shows, draw_legend};
 pub use paint::draw;
 pub use stops::{Direction, Grain};
 pub use target::{Level, Target};

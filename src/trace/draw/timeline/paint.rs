@@ -15,7 +15,7 @@ use crate::trace::draw::theme::{Paint, Rgb, Theme};
 /// The cost follows the size of the picture and not the number of blocks: what is narrower than
 /// three points is painted as one bar of the kind that takes most of its time.
 pub fn draw(sketch: &mut Sketch<'_>, timeline: &Timeline, frame: &Frame<'_>) -> Layout {
-    let layout = Layout::new(timeline, frame, sketch.theme());
+    let mut layout = Layout::new(timeline, frame, sketch.theme());
     sketch.fill(frame.area, sketch.theme().ground);
     let mut roles = Roles::new(sketch.theme(), timeline, &layout);
     for row in layout.visible() {
@@ -33,7 +33,8 @@ pub fn draw(sketch: &mut Sketch<'_>, timeline: &Timeline, frame: &Frame<'_>) -> 
     }
     draw_playhead(sketch, frame, &layout);
     draw_scroll(sketch, &layout);
-    draw_legend(sketch, &layout, &roles);
+    draw_legend(sketch, layout.legend, &roles.shows);
+    layout.shows = roles.shows;
     layout
 }
 

@@ -147,7 +147,7 @@ pub(super) fn group_name(timeline: &Timeline, position: u32) -> String {
     match timeline.ranks_at(position) {
         1 => format!("{name} · 1 rank"),
         count @ 2..1000 => format!("{name} · {count} ranks"),
-        count => format!("{name} · × {}", grouped(count)),
+        count => format!("{name} × {}", grouped(count)),
     }
 }
 

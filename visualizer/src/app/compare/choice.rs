@@ -123,6 +123,13 @@ pub(in crate::app) fn offers(half: Half, trained: &Layout, pins: &[(u32, String)
     offers
 }
 
+/// Which of the offers is chosen already: the last one stands for every layout that has none of its
+/// own.
+pub(in crate::app) fn offered(offers: &[Change], choice: &Choice) -> usize {
+    let is_it = |offer: &Change| matches!(&offer.command, Command::Choose(_, of) if of == choice);
+    offers.iter().position(is_it).unwrap_or(offers.len().saturating_sub(1))
+}
+
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())

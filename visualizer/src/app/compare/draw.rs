@@ -4,12 +4,12 @@ use eframe::egui;
 use shardlab::mesh::Rank;
 use shardlab::trace::Span;
 use shardlab::trace::draw::scene::{Area, Dash, Point, Shape, Sketch};
-use shardlab::trace::draw::timeline::{Layout, Legend, MemoryColumn};
+use shardlab::trace::draw::timeline::{Layout, Legend, MemoryColumn, Shows};
 use shardlab::units::Nanos;
 
 use super::super::draw::part;
 use super::super::tile::{Tile, message};
-use super::super::timeline::{Seen, memory_column};
+use super::super::timeline::{Age, Seen, legend, memory_column};
 use super::words::Compared;
 use super::{Choice, Compare, Half, Shown, State};
 use crate::board::{Board, Control, Desk, Style};
@@ -22,18 +22,22 @@ struct Places {
     headings: [Area; 2],
     timelines: [Area; 2],
     strip: Area,
+    /// The legend of both.
+    legend: Area,
 }
 
 impl Places {
-    /// In what lies between the bars. The lower timeline has the legend of both below it.
+    /// In what lies between the bars.
     fn of(area: Area, scale: f32) -> Self {
         let (heading, strip, legend) = (30.0 * scale, 48.0 * scale, 24.0 * scale);
         let each = ((area.height - 2.0 * heading - strip - legend) / 2.0).max(0.0).floor();
         let (upper_heading, rest) = area.cut_top(heading);
         let (upper, rest) = rest.cut_top(each);
         let (strip, rest) = rest.cut_top(strip);
-        let (lower_heading, lower) = rest.cut_top(heading);
-        Self { headings: [upper_heading, lower_heading], timelines: [upper, lower], strip }
+        let (lower_heading, rest) = rest.cut_top(heading);
+        let (legend, lower) = rest.cut_bottom(legend);
+        let (headings, timelines) = ([upper_heading, lower_heading], [upper, lower]);
+        Self { headings, timelines, strip, legend }
     }
 }
 
@@ -52,18 +56,23 @@ impl Compare {
         let rows = self.difference().map(|both| both.rows());
         let ghost = self.ghost();
         let zones = [("compare above", Half::Upper), ("compare below", Half::Lower)];
+        let mut shows = Shows::default();
         for (index, (zone, half)) in zones.into_iter().enumerate() {
             part(ui, desk, (zone, places.headings[index]), |board, area| {
                 commands.extend(self.heading_of(board, area, half, keys));
             });
             part(ui, desk, (zone, places.timelines[index]), |board, area| {
                 let shown = self.half_mut(half);
-                let asked = shown.timeline(board, area, (half, shared, end), ghost);
+                let (asked, seen) = shown.timeline(board, area, (half, shared, end), ghost);
+                shows = shows.or(seen);
                 let within = |command| Command::Within(half, Box::new(command));
                 commands.extend(asked.into_iter().map(within));
             });
         }
         part(ui, desk, ("difference", places.strip), |board, area| strip(board, area, rows));
+        part(ui, desk, ("compare legend", places.legend), |board, area| {
+            legend(board, area, &shows);
+        });
         commands
     }
 
@@ -126,13 +135,14 @@ impl Compare {
 }
 
 impl Shown {
+    /// Draws the timeline; what is asked for, and what a legend must explain.
     fn timeline(
         &mut self,
         board: &mut Board<'_>,
         area: Area,
         (half, shared, end): (Half, &Shared<'_>, Nanos),
         ghost: Option<(Rank, Span)>,
-    ) -> Vec<Command> {
+    ) -> (Vec<Command>, Shows) {
         let look = board.look();
         let held = match &self.state {
             State::Ready(held) => held,
@@ -143,16 +153,16 @@ impl Shown {
                     _ => "The first step that has ended is shown here.",
                 };
                 message(board, area, text, Style::default());
-                return Vec::new();
+                return (Vec::new(), Shows::default());
             }
             State::Refused(why) => {
                 message(board, area, why, Style::default().ink(look.theme.error));
-                return Vec::new();
+                return (Vec::new(), Shows::default());
             }
         };
-        let (name, legend) = match half {
-            Half::Upper => ("Timeline above", Legend::Hidden),
-            Half::Lower => ("Timeline below", Legend::Shown),
+        let name = match half {
+            Half::Upper => "Timeline above",
+            Half::Lower => "Timeline below",
         };
         let seen = Seen {
             name,
@@ -165,14 +175,18 @@ impl Shown {
                 Some(_) => memory_column(area.width, &look),
                 None => MemoryColumn::Hidden,
             },
-            legend,
+            legend: Legend::Hidden,
+            age: Age::Now,
         };
         let ghost = ghost.filter(|_| half == Half::Lower);
-        self.part.picture(board, area, &seen, |sketch, layout| {
+        let mut shows = Shows::default();
+        let asked = self.part.picture(board, area, &seen, |sketch, layout| {
+            shows = layout.shows;
             if let Some((rank, span)) = ghost {
                 outline(sketch, layout, rank, span);
             }
-        })
+        });
+        (asked, shows)
     }
 }
 
@@ -224,15 +238,14 @@ mod tests {
         for (width, height) in [(800.0, 352.0), (1280.0, 672.0), (3840.0, 2032.0)] {
             for scale in [1.0, 1.6] {
                 let area = Area::sized(width, height);
-                let Places { headings, timelines, strip } = Places::of(area, scale);
+                let Places { headings, timelines, strip, legend } = Places::of(area, scale);
                 let [upper, lower] = timelines;
-                // The lower one has the legend besides.
-                assert!((lower.height - upper.height - 24.0 * scale).abs() <= 1.0);
-                let order = [headings[0], upper, strip, headings[1], lower];
+                assert!((lower.height - upper.height).abs() <= 1.0);
+                let order = [headings[0], upper, strip, headings[1], lower, legend];
                 for pair in order.windows(2) {
                     assert!((pair[0].bottom() - pair[1].top).abs() < 0.01, "{order:?}");
                 }
-                assert_eq!(lower.bottom(), area.bottom());
+                assert!((legend.bottom() - area.bottom()).abs() < 0.01);
             }
         }
     }

@@ -16,6 +16,7 @@ use shardlab::train::driver::Facts;
 
 use super::Held;
 use super::choice::name_of;
+use crate::latest::Cancel;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -37,9 +38,9 @@ pub(super) struct Answer {
     pub(super) held: Result<Arc<Held>, String>,
 }
 
-pub(super) fn lay(question: Question) -> Answer {
-    let held = held(&question).map(Arc::new);
-    Answer { layout: question.layout, held }
+pub(super) fn lay(question: Question, cancel: &Cancel) -> Option<Answer> {
+    let held = (!cancel.is_asked()).then(|| held(&question).map(Arc::new))?;
+    Some(Answer { layout: question.layout, held })
 }
 
 fn held(question: &Question) -> Result<Held, String> {

@@ -25,14 +25,13 @@ pub use self::choice::{Choice, Choices, Half};
 pub use self::held::Held;
 pub use self::words::{Compared, Difference};
 
-pub(super) use self::choice::offers;
+pub(super) use self::choice::{offered, offers};
 
 use self::lay::{Answer, Question};
 use super::axis::SteadyAxis;
 use super::timeline::TimelinePart;
 use crate::latest::Latest;
 use crate::play::OnScreen;
-use crate::run::Run;
 use crate::shown::{Command, Sight, Step};
 
 /// Pins that are kept; of more the oldest goes.
@@ -50,8 +49,6 @@ pub struct Compare {
 /// What there is to be compared.
 #[derive(Clone, Debug)]
 pub(super) struct Given<'a> {
-    /// The run.
-    pub(super) run: &'a Run,
     /// The step on the screen.
     pub(super) step: Option<&'a Step>,
     /// The same on the clock of the run.
@@ -208,21 +205,20 @@ impl Compare {
         *self.half_mut(half) = Shown { state, part, ..Shown::new(choice) };
         self.window(None);
         self.axis = SteadyAxis::default();
-        self.lay_out(ctx, given.run, given.step);
+        self.lay_out(ctx, given.step);
         self.follow(given);
     }
 
     /// Asks for the layouts that are chosen, once there is a step whose times they can take.
-    pub(super) fn lay_out(&mut self, ctx: &egui::Context, run: &Run, step: Option<&Step>) {
-        let (Some(facts), Some(step)) = (run.facts(), step) else { return };
+    pub(super) fn lay_out(&mut self, ctx: &egui::Context, step: Option<&Step>) {
+        let Some(Step { facts, recent, .. }) = step else { return };
         for shown in &mut self.halves {
             let Choice::Layout(layout) = &shown.choice else { continue };
             if std::mem::replace(&mut shown.is_asked, true) {
                 continue;
             }
-            let recent = run.recent(step.number());
-            let question =
-                Question { layout: (**layout).clone(), facts: Arc::clone(facts), recent };
+            let (facts, recent) = (Arc::clone(facts), recent.clone());
+            let question = Question { layout: (**layout).clone(), facts, recent };
             if question.recent.is_empty() {
                 shown.state = State::Refused("No step is known whose times it could take".into());
             } else if let Err(error) = shown.worker.ask(ctx, question) {

@@ -8,9 +8,6 @@ use super::{Choice, Compare, Half, Held};
 use crate::run::Run;
 use crate::shown::Sight;
 
-/// The longest name of a step inside of a sentence, in characters.
-const NAME: usize = 36;
-
 /// Two steps, the one below against the one above.
 #[derive(Clone, Copy, Debug)]
 pub struct Difference<'a> {
@@ -84,15 +81,15 @@ impl Difference<'_> {
         ]
     }
 
-    /// How much longer the one below is: `3.1 times shorter`.
+    /// How much longer the one below is: `The lower is 3.10 times shorter`.
     fn ratio(&self) -> String {
         let [above, below] = [self.upper, self.lower].map(|held| held.length().0.max(1) as f64);
         let (factor, word) =
             if below >= above { (below / above, "longer") } else { (above / below, "shorter") };
         match factor {
-            factor if factor < 1.005 => "as long".into(),
-            factor if factor < 9.95 => format!("{factor:.2} times {word}"),
-            factor => format!("{factor:.0} times {word}"),
+            factor if factor < 1.005 => "Both are equally long".into(),
+            factor if factor < 9.95 => format!("The lower is {factor:.2} times {word}"),
+            factor => format!("The lower is {factor:.0} times {word}"),
         }
     }
 }
@@ -139,13 +136,13 @@ impl Compare {
                     count => format!("{count} devices"),
                 };
                 return format!(
-                    "Above: {ranks} ranks take turns on {devices}. Below: the same work, each rank \
-                     on its own: {ratio}."
+                    "{ratio}. Above: {ranks} ranks take turns on {devices}. Below: the same work, \
+                     each rank on its own."
                 );
             }
         }
-        let [above, below] = [both.upper, both.lower].map(|held| cut(&held.name));
-        format!("Above: {above}. Below: {below}: {ratio}.")
+        // What is most worth reading comes first: where names are long, their ends go.
+        format!("{ratio}. Above: {}. Below: {}.", both.upper.name, both.lower.name)
     }
 
     /// What is under the pointer in one of the two.
@@ -193,15 +190,6 @@ impl Compare {
     }
 }
 
-/// A name that fits into a sentence.
-fn cut(name: &str) -> String {
-    if name.chars().count() <= NAME {
-        return name.to_owned();
-    }
-    let kept: String = name.chars().take(NAME - 1).collect();
-    kept + "…"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,6 +201,5 @@ mod tests {
         assert_eq!(bytes(5 << 20, 4 << 20), "−1.0 MiB");
         assert_eq!(bytes(7, 7), "=");
         assert_eq!([signed(-12.26), signed(0.01), signed(3.0)], ["−12.3", "±0.0", "+3.0"]);
-        assert_eq!(cut(&"long name ".repeat(9)).chars().count(), NAME);
     }
 }

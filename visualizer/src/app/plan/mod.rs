@@ -1,25 +1,31 @@
 //! Plan: a step on a cluster that one does not have, predicted while its sliders are moved.
 //!
 //! Here is what is wished and what has come of it; `wish` is the question, `foresee` answers it
-//! beside the window, `draw` lays the workspace out.
+//! beside the window, `here` says whether it can be trained, `pareto` what is better, `draw` lays the
+//! workspace out, and `controls` its left side.
 
+mod controls;
 mod draw;
 mod foresee;
+mod here;
 mod pareto;
 mod wish;
+
+use std::io;
 
 use eframe::egui;
 use shardlab::config::Scenario;
 use shardlab::search::{Candidate, Cut};
 use shardlab::trace::Span;
 use shardlab::trace::draw::axis::TimeAxis;
-use shardlab::trace::draw::timeline::{Arrows, LONGEST, Target};
+use shardlab::trace::draw::timeline::{Arrows, Target};
 use shardlab::units::{Nanos, grouped};
 
 pub use self::foresee::Foreseen;
 pub use self::wish::{Control, Refusal, Wish};
 
-use self::foresee::{Answer, Question};
+use self::foresee::Answer;
+use self::here::Here;
 use self::pareto::Pareto;
 use super::timeline::TimelinePart;
 use crate::latest::Latest;
@@ -31,14 +37,17 @@ use crate::shown::{Command, Sight};
 pub struct Planning {
     wish: Wish,
     faults: Vec<Refusal>,
+    /// The nearest wish that can be, where this one cannot.
+    way_out: Option<Wish>,
     /// The control that keys change.
     control: Control,
-    worker: Latest<Question, Answer>,
-    /// What was asked last.
+    worker: Latest<Wish, Answer>,
+    /// What is being predicted.
     asked: Option<Wish>,
     answer: Option<Answer>,
     /// Why nothing can be asked.
     trouble: Option<String>,
+    here: Here,
     pareto: Pareto,
     axis: TimeAxis,
     sight: Sight,
@@ -47,6 +56,13 @@ pub struct Planning {
     scroll: f32,
     /// Whether the chosen control is brought into sight with the next frame.
     reveals: Reveal,
+}
+
+/// Whether what is wished still changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    Changing,
+    Settled,
 }
 
 /// Whether something is brought into sight.
@@ -61,11 +77,13 @@ impl Default for Planning {
         Self {
             wish: Wish::default(),
             faults: Vec::new(),
+            way_out: None,
             control: Control::Model,
             worker: Latest::new(foresee::foresee),
             asked: None,
             answer: None,
             trouble: None,
+            here: Here::default(),
             pareto: Pareto::default(),
             axis: TimeAxis::holding(Nanos(0)),
             sight: Sight::default(),
@@ -92,34 +110,57 @@ impl Planning {
         self.control
     }
 
-    /// The predicted step, of this wish or of one before it; `None` where there is none.
+    /// The predicted step of this wish; `None` where there is none, or none yet.
     pub fn foreseen(&self) -> Option<&Foreseen> {
-        let answer = self.answer.as_ref().filter(|_| self.faults.is_empty())?;
-        answer.outcome.as_ref().ok()
+        self.answer.as_ref().filter(|_| self.is_answered())?.outcome.as_ref().ok()
+    }
+
+    /// The step of what was wished before, while that of this wish is predicted.
+    pub fn before(&self) -> Option<&Foreseen> {
+        let is_asked = self.faults.is_empty() && !self.is_answered();
+        self.answer.as_ref().filter(|_| is_asked)?.outcome.as_ref().ok()
+    }
+
+    /// Whether it is known what comes of this wish.
+    fn is_answered(&self) -> bool {
+        self.faults.is_empty() && self.answer.as_ref().is_some_and(|of| of.wish == self.wish)
     }
 
     /// The same cut of the model that is trained here.
     ///
     /// # Errors
     /// Why it cannot be trained.
-    pub fn here(&self) -> Result<&Scenario, &str> {
-        match &self.answer {
-            Some(answer) if answer.wish == self.wish => match &answer.here {
-                Ok(scenario) => Ok(scenario),
-                Err(why) => Err(why),
-            },
-            _ => Err("The step is still being predicted"),
+    pub fn here(&self) -> Result<&Scenario, String> {
+        match (self.faults.first(), self.wish.layout()) {
+            (Some(fault), _) => Err(format!("{}: {}", fault.at.name(), fault.why)),
+            (None, Some(_)) if self.wish.context > 1 => {
+                Err("Ranks that share sequences are only predicted".into())
+            }
+            (None, Some(layout)) => self.here.scenario(&layout),
+            (None, None) => Err("The step is still being predicted".into()),
         }
+    }
+
+    /// How many of the best layouts there are to choose from.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn best(&self) -> Result<usize, String> {
+        self.pareto.offers().map_err(|why| match (why, self.faults.first()) {
+            (Some(why), _) => why,
+            (None, Some(fault)) => fault.sentence(),
+            (None, None) => "The best layouts of these GPUs are still searched.".into(),
+        })
     }
 
     /// Whether a prediction is under way.
     pub fn is_busy(&self) -> bool {
-        self.worker.is_busy() || self.pareto.is_busy()
+        self.worker.is_busy() || self.here.is_busy() || self.pareto.is_busy()
     }
 
     /// Whether the step is being predicted, whatever else is searched meanwhile.
     pub fn is_predicting(&self) -> bool {
-        self.worker.is_busy()
+        self.worker.is_busy() || self.here.is_busy()
     }
 
     /// The layouts that no other one beats in both time and memory, the fastest first; none while
@@ -130,21 +171,39 @@ impl Planning {
 
     /// Wishes what was kept.
     pub(super) fn wish_for(&mut self, wish: Wish) {
-        self.faults = wish.faults();
         self.wish = wish;
+        self.look_at_wish();
     }
 
     /// Wishes a layout of the front.
     pub(super) fn take_cut(&mut self, cut: &Cut) {
         self.wish.take(cut);
-        self.faults = self.wish.faults();
+        self.look_at_wish();
     }
 
     /// The next layout of the front, or the one before.
-    pub(super) fn walk_front(&mut self, direction: Direction) -> Option<Cut> {
-        let cut = self.pareto.next(self.wish.cut().as_ref(), direction)?;
-        self.take_cut(&cut);
-        Some(cut)
+    ///
+    /// # Errors
+    /// Why there is none, as a sentence.
+    pub(super) fn walk_front(&mut self, direction: Direction) -> Result<(), String> {
+        self.best()?;
+        if let Some(cut) = self.pareto.next(self.wish.cut().as_ref(), direction) {
+            self.take_cut(&cut);
+        }
+        Ok(())
+    }
+
+    /// Wishes the nearest that can be, where this cannot.
+    pub(super) fn mend(&mut self) {
+        if let Some(wish) = self.way_out.take() {
+            self.wish_for(wish);
+        }
+    }
+
+    /// What cannot be of a wish that has changed, and how it could.
+    fn look_at_wish(&mut self) {
+        self.faults = self.wish.faults();
+        self.way_out = self.wish.mended().filter(|_| !self.faults.is_empty());
     }
 
     /// Where the time axis ends.
@@ -166,7 +225,7 @@ impl Planning {
     pub(super) fn set(&mut self, control: Control, setting: usize) {
         self.control = control;
         self.wish.set(control, setting);
-        self.faults = self.wish.faults();
+        self.look_at_wish();
     }
 
     /// Keys change this control from now on.
@@ -191,22 +250,35 @@ impl Planning {
 
     /// Asks for the wish if that has not been done, and takes over what has come of the last one.
     pub(super) fn follow(&mut self, ctx: &egui::Context, scenario: &Scenario) {
-        if self.faults.is_empty() && self.asked.as_ref() != Some(&self.wish) {
-            self.asked = Some(self.wish.clone());
-            let question = Question { wish: self.wish.clone(), scenario: scenario.clone() };
-            self.trouble = self.worker.ask(ctx, question).err().map(|error| error.to_string());
-        }
-        match self.worker.answer(ctx) {
-            Ok(Some(answer)) => self.take(answer),
-            Ok(None) => {}
-            Err(error) => self.trouble = Some(error.to_string()),
-        }
-        // Of what is still changed nothing is searched.
-        let settled = self.answer.as_ref().map(|answer| &answer.wish);
-        let settled = settled.filter(|wish| **wish == self.wish);
-        if let Err(error) = self.pareto.follow(ctx, settled) {
+        if let Err(error) = self.ask_and_listen(ctx, scenario) {
             self.trouble = Some(error.to_string());
         }
+    }
+
+    fn ask_and_listen(&mut self, ctx: &egui::Context, scenario: &Scenario) -> io::Result<()> {
+        let is_open = self.faults.is_empty() && !self.is_answered();
+        let wanted = is_open.then(|| self.wish.clone());
+        if self.asked != wanted {
+            self.asked = wanted;
+            match self.asked.clone() {
+                Some(wish) => {
+                    self.trouble = None;
+                    self.worker.ask(ctx, wish)?;
+                }
+                None => self.worker.cancel(),
+            }
+        }
+        if let Some(answer) = self.worker.answer(ctx)? {
+            self.take(answer);
+        }
+        // Of what is still changed nothing else is asked; of what cannot be there is nothing to
+        // predict, but other cuts of it may well be.
+        let is_settled = self.is_answered();
+        let layout = self.wish.layout().filter(|_| is_settled && self.wish.context == 1);
+        self.here.follow(ctx, (layout, scenario))?;
+        let settled = is_settled || !self.faults.is_empty();
+        let pace = if settled { Pace::Settled } else { Pace::Changing };
+        self.pareto.follow(ctx, (&self.wish, pace))
     }
 
     fn take(&mut self, answer: Answer) {
@@ -223,11 +295,6 @@ impl Planning {
             self.sight.hover = self.sight.hover.filter(fits);
         }
         self.answer = Some(answer);
-    }
-
-    /// Another run: what can be trained here is asked again.
-    pub(super) fn forget_run(&mut self) {
-        self.asked = None;
     }
 
     /// Which dependencies are drawn.
@@ -295,24 +362,24 @@ impl Planning {
     /// What one sees, in one sentence.
     pub fn sentence(&self) -> String {
         if let Some(fault) = self.faults.first() {
-            let whole = format!("{}: {}.", fault.at.name(), fault.why);
-            // What to do stands at the control as well.
-            let why = fault.why.split(". ").next().unwrap_or_default();
-            let is_long = whole.chars().count() > LONGEST;
-            return if is_long { format!("{}: {why}.", fault.at.name()) } else { whole };
+            return fault.sentence();
         }
         if let Some(why) = &self.trouble {
             return format!("Nothing can be predicted: {why}.");
         }
-        match self.answer.as_ref().map(|answer| &answer.outcome) {
-            None => "The step is being predicted …".into(),
+        let answer = self.answer.as_ref().filter(|_| self.is_answered());
+        match answer.map(|answer| &answer.outcome) {
+            None => {
+                let rest = if self.before().is_some() { " Grey: what was before." } else { "" };
+                format!("Predicting {} …{rest}", self.wish.name())
+            }
             Some(Err(why)) => format!("No step can be predicted: {why}."),
             Some(Ok(foreseen)) if !foreseen.fits() => format!(
                 "The fullest stage needs {} of {}: cut more, shard more (ZeRO) or recompute.",
                 foreseen.held.peak.0, foreseen.usable
             ),
-            Some(Ok(_)) => "A row is a stage of equal ranks; nothing runs. ↑ ↓ choose a control, \
-                            ← → change it."
+            Some(Ok(_)) => "A row is a stage of equal ranks; this plan does not run. ↑ ↓ choose a \
+                            control, ← → change it."
                 .into(),
         }
     }

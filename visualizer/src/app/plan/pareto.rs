@@ -2,8 +2,6 @@
 //! as points: who points at one reads what it is, who presses it plans it.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use eframe::egui;
 use shardlab::config::Cluster;
@@ -16,19 +14,20 @@ use shardlab::trace::draw::scene::{Area, Dash, Point, Shape};
 use shardlab::train::driver::lower_priority;
 use shardlab::units::{Bytes, Nanos, grouped};
 
-use super::Wish;
+use super::{Pace, Wish};
 use crate::board::{Board, Control, Style};
-use crate::latest::Latest;
+use crate::latest::{Cancel, Latest};
 use crate::play::Direction;
 use crate::shown::Command;
 
 /// The front of what is wished, and its search.
 #[derive(Debug)]
 pub(super) struct Pareto {
-    worker: Latest<Question, Answer>,
+    worker: Latest<Terms, Answer>,
+    /// What the front must be of.
+    wished: Option<Terms>,
+    /// What is searched.
     asked: Option<Terms>,
-    /// Ends the search that runs.
-    cancel: Arc<AtomicBool>,
     answer: Option<Answer>,
 }
 
@@ -37,13 +36,6 @@ pub(super) struct Pareto {
 struct Terms {
     space: Space,
     cluster: Cluster,
-}
-
-/// What is asked.
-#[derive(Debug)]
-struct Question {
-    terms: Terms,
-    cancel: Arc<AtomicBool>,
 }
 
 /// What has come of it.
@@ -55,31 +47,23 @@ struct Answer {
 
 impl Default for Pareto {
     fn default() -> Self {
-        Self { worker: Latest::new(search), asked: None, cancel: Arc::default(), answer: None }
+        Self { worker: Latest::new(search), wished: None, asked: None, answer: None }
     }
 }
 
-fn search(question: Question) -> Answer {
-    let Question { terms, cancel } = question;
+fn search(terms: Terms, cancel: &Cancel) -> Option<Answer> {
     // A search of minutes steps back behind the window and what it predicts.
     lower_priority();
     // The window keeps a core.
     let threads = cores().saturating_sub(1).max(1);
     let (space, cluster, constants) = (&terms.space, &terms.cluster, &Constants::default());
-    let found = Search { space, cluster, constants, threads }.run(&mut |_| match cancel
-        .load(Ordering::Relaxed)
-    {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    });
-    Answer { terms, found }
-}
-
-impl Drop for Pareto {
-    /// Nobody looks any more.
-    fn drop(&mut self) {
-        self.cancel.store(true, Ordering::Relaxed);
-    }
+    let found =
+        Search { space, cluster, constants, threads }.run(&mut |_| match cancel.is_asked() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+    // Of a search that was ended nothing is known.
+    found.is_complete.then_some(Answer { terms, found })
 }
 
 impl Pareto {
@@ -90,33 +74,48 @@ impl Pareto {
 
     /// The front, the fastest first; empty while it is searched.
     pub(super) fn front(&self) -> &[Candidate] {
-        let answer =
-            self.answer.as_ref().filter(|answer| Some(&answer.terms) == self.asked.as_ref());
-        answer.map(|answer| answer.found.front.as_slice()).unwrap_or_default()
+        self.found().map(|found| found.front.as_slice()).unwrap_or_default()
     }
 
-    /// Searches for what is wished, if that is settled and has not been done; a search for anything
-    /// else ends.
+    /// What was found for what is wished.
+    fn found(&self) -> Option<&Found> {
+        let answer = self.answer.as_ref()?;
+        (Some(&answer.terms) == self.wished.as_ref()).then_some(&answer.found)
+    }
+
+    /// Whether there are layouts to choose from.
+    ///
+    /// # Errors
+    /// Why not; `None` of the text where they are still searched.
+    pub(super) fn offers(&self) -> Result<usize, Option<String>> {
+        match self.found() {
+            None => Err(None),
+            Some(found) => match found.front.len() {
+                0 => Err(Some(nothing(found))),
+                count => Ok(count),
+            },
+        }
+    }
+
+    /// Searches for what is wished, once that is settled; a search for anything else ends, and what it
+    /// found is shown no more.
     pub(super) fn follow(
         &mut self,
         ctx: &egui::Context,
-        settled: Option<&Wish>,
+        (wish, pace): (&Wish, Pace),
     ) -> std::io::Result<()> {
-        if let Some((space, cluster)) = settled.and_then(Wish::space) {
-            let terms = Terms { space, cluster };
-            if self.asked.as_ref() != Some(&terms) {
-                self.cancel.store(true, Ordering::Relaxed);
-                self.cancel = Arc::default();
-                self.asked = Some(terms.clone());
-                let cancel = Arc::clone(&self.cancel);
-                self.worker.ask(ctx, Question { terms, cancel })?;
+        self.wished = wish.space().map(|(space, cluster)| Terms { space, cluster });
+        let goes_on = pace == Pace::Settled || self.asked == self.wished;
+        let wanted = self.wished.clone().filter(|_| goes_on && self.found().is_none());
+        if self.asked != wanted {
+            self.asked = wanted;
+            match self.asked.clone() {
+                Some(terms) => self.worker.ask(ctx, terms)?,
+                None => self.worker.cancel(),
             }
         }
         if let Some(answer) = self.worker.answer(ctx)? {
-            // Of a search that was ended nothing is known.
-            if answer.found.is_complete {
-                self.answer = Some(answer);
-            }
+            self.answer = Some(answer);
         }
         Ok(())
     }
@@ -173,23 +172,24 @@ impl Pareto {
     }
 
     fn caption(&self) -> String {
-        if self.asked.is_none() {
-            return String::new();
-        }
-        let Some(Answer { terms, found }) = &self.answer else {
+        let Some(found) = self.found() else {
             return "Layouts of these GPUs are searched: time against memory …".into();
         };
-        if Some(terms) != self.asked.as_ref() {
-            return "Layouts of these GPUs are searched: time against memory …".into();
-        }
-        let counts = &found.counts;
-        let all = grouped(counts.enumerated);
+        let all = grouped(found.counts.enumerated);
         match found.front.len() {
-            0 => format!("None of {all} layouts fits into these GPUs."),
+            0 => nothing(found),
             best => {
                 format!("{best} of {all} layouts are best in time or memory. Press one to plan it.")
             }
         }
+    }
+}
+
+/// Why nothing was found.
+fn nothing(found: &Found) -> String {
+    match found.counts.enumerated {
+        0 => "The GPUs and the rows of the batch can be cut in no way.".into(),
+        all => format!("None of {} layouts fits into these GPUs.", grouped(all)),
     }
 }
 

@@ -211,6 +211,19 @@ const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recomp
 const ZERO: [ZeroStage; 4] =
     [ZeroStage::Zero0, ZeroStage::Zero1, ZeroStage::Zero2, ZeroStage::Zero3];
 
+/// Controls that decide whether a wish can be.
+const CUTS: [Control; 7] = [
+    Control::Gpus,
+    Control::Batch,
+    Control::Rows,
+    Control::Pipeline,
+    Control::Tensor,
+    Control::Chunks,
+    Control::Context,
+];
+/// Changes after which no way out is looked for any more.
+const CHANGES_MOST: usize = 4;
+
 /// The setting next to a number: of a row that ascends, the last one that is not above it.
 fn at<T: PartialOrd>(settings: &[T], value: &T) -> usize {
     settings.iter().rposition(|setting| setting <= value).unwrap_or_default()
@@ -320,13 +333,7 @@ impl Wish {
             Control::Context => self.context = CONTEXT[setting],
             Control::Data => self.gpus = layout.tp * layout.pp * self.context * DATA[setting],
             Control::Chunks => layout.chunks = CHUNKS[setting],
-            Control::Schedule => {
-                // A schedule comes with the stages that it places, so that it can be looked at.
-                layout.schedule = ScheduleName::NAMED[setting].clone();
-                if !layout.schedule.stages().allows(layout.chunks) {
-                    layout.chunks = layout.schedule.stages().usual(1);
-                }
-            }
+            Control::Schedule => self.order(ScheduleName::NAMED[setting].clone()),
             Control::Batch => self.batch = BATCH[setting],
             Control::Rows => self.rows = ROWS[setting],
             Control::Sequence => self.seq = SEQUENCE[setting],
@@ -339,6 +346,66 @@ impl Wish {
             Control::SlowRank => self.slow = SLOW[setting],
             Control::Jitter => self.jitter = JITTER[setting],
         }
+    }
+
+    /// Another schedule, with the stages that it places, so that it can be looked at: as many as it
+    /// usually has, where the model has layers for them.
+    fn order(&mut self, schedule: ScheduleName) {
+        let (before, stages) = (self.layout.chunks, schedule.stages());
+        self.layout.schedule = schedule;
+        self.layout.chunks = stages.usual(before);
+        if stages.allows(before) && self.faults().iter().any(|fault| fault.at == Control::Pipeline)
+        {
+            self.layout.chunks = before;
+        }
+    }
+
+    /// The nearest wish that can be; `None` where a few changes do not lead to one.
+    pub fn mended(&self) -> Option<Self> {
+        let mut wish = self.clone();
+        for _ in 0..CHANGES_MOST {
+            let Some(fault) = wish.faults().first().map(|fault| fault.at) else {
+                return Some(wish);
+            };
+            wish = wish.without(fault)?;
+        }
+        None
+    }
+
+    /// The same with one control changed, so that another one is to blame no more: as few others as can
+    /// be are, the control itself is changed rather than another, and as little as can be.
+    fn without(&self, fault: Control) -> Option<Self> {
+        let others = CUTS.into_iter().filter(|control| *control != fault);
+        let controls = std::iter::once(fault).chain(others).enumerate();
+        let changes = controls.flat_map(|(order, control)| {
+            let now = self.setting(control);
+            (0..Self::count(control)).map(move |to| (order, to.abs_diff(now), control, to))
+        });
+        let mended = changes.filter_map(|(order, far, control, to)| {
+            let mut wish = self.clone();
+            wish.set(control, to);
+            let faults = wish.faults();
+            let is_mended = faults.iter().all(|other| other.at != fault);
+            is_mended.then_some(((faults.len(), order, far), wish))
+        });
+        mended.min_by_key(|(cost, _)| *cost).map(|(_, wish)| wish)
+    }
+
+    /// What is different in another wish: `GPUs 32, batch 64 rows`.
+    pub fn changes(&self, other: &Self) -> String {
+        let changed = Control::ALL.into_iter().filter(|control| match control {
+            // It follows from the others.
+            Control::Data => false,
+            control => self.setting(*control) != other.setting(*control),
+        });
+        let texts: Vec<String> =
+            changed.map(|control| format!("{} {}", control.name(), other.value(control))).collect();
+        texts.join(", ")
+    }
+
+    /// What is wished, in a few words.
+    pub fn name(&self) -> String {
+        format!("{} on {} × {}", self.model, self.gpus, self.cluster)
     }
 
     /// What a control is set to, as it is written.
@@ -404,10 +471,8 @@ impl Wish {
                     1 => format!("{tp} × {pp}"),
                     context => format!("{tp} × {pp} × {context}"),
                 };
-                fault(
-                    Control::Gpus,
-                    format!("{} GPUs are no whole copies of {cuts}. Use {fits}", self.gpus),
-                );
+                let why = format!("{cuts} needs a multiple of {each} GPUs. Use {fits}");
+                fault(Control::Gpus, why);
             }
             Some(copies) if !self.batch.is_multiple_of(copies * self.rows) => {
                 let whole = copies * self.rows;
@@ -529,6 +594,13 @@ pub struct Refusal {
     pub why: String,
 }
 
+impl Refusal {
+    /// The control and why, as a sentence.
+    pub fn sentence(&self) -> String {
+        format!("{}: {}.", self.at.name(), self.why)
+    }
+}
+
 fn named(mut names: impl Iterator<Item = &'static str>, name: &str) -> usize {
     names.position(|known| known == name).unwrap_or_default()
 }
@@ -584,10 +656,50 @@ mod tests {
         assert_eq!(chunks.at, Control::Chunks);
         let gpus = fault(|wish| wish.gpus = 100).unwrap();
         assert_eq!(gpus.at, Control::Gpus);
-        assert!(gpus.why.ends_with("100 GPUs are no whole copies of 8 × 4. Use 96 or 128"));
+        assert_eq!(gpus.why, "8 × 4 needs a multiple of 32 GPUs. Use 96 or 128");
         let batch = fault(|wish| wish.batch = 16).unwrap();
         assert_eq!(batch.at, Control::Batch);
         assert!(batch.why.ends_with("Use a multiple of 32"), "{}", batch.why);
+    }
+
+    #[test]
+    fn from_what_cannot_be_few_changes_lead_to_what_can_be() {
+        let changes = |change: &dyn Fn(&mut Wish)| {
+            let mut wish = Wish::default();
+            change(&mut wish);
+            let mended = wish.mended().expect("there is a way out");
+            assert!(mended.workload().is_some());
+            wish.changes(&mended)
+        };
+        assert_eq!(changes(&|_| {}), "");
+        assert_eq!(changes(&|wish| wish.gpus = 1), "GPUs 32");
+        assert_eq!(changes(&|wish| wish.gpus = 96), "GPUs 64");
+        assert_eq!(changes(&|wish| wish.batch = 16), "batch 32 rows");
+        assert_eq!(changes(&|wish| wish.layout.chunks = 2), "chunks 1");
+        let two = changes(&|wish| (wish.layout.tp, wish.gpus) = (3, 96));
+        assert!(two.contains("tensor") && two.contains("GPUs"), "{two}");
+        // From any setting of any control.
+        for control in Control::ALL {
+            for setting in 0..Wish::count(control) {
+                changes(&|wish| wish.set(control, setting));
+            }
+        }
+    }
+
+    #[test]
+    fn a_schedule_with_several_stages_a_position_brings_them_where_there_are_layers_for_them() {
+        let schedule = |name| ScheduleName::NAMED.iter().position(|other| *other == name).unwrap();
+        for name in ScheduleName::NAMED {
+            let mut wish = Wish::default();
+            let stages = name.stages();
+            wish.set(Control::Schedule, schedule(name));
+            assert_eq!(wish.layout.chunks, stages.usual(1));
+        }
+        // 80 layers, embedding and head: 64 positions have no second stage.
+        let mut wish = Wish::default();
+        (wish.layout.pp, wish.gpus) = (64, 512);
+        wish.set(Control::Schedule, schedule(ScheduleName::LoopedBfs));
+        assert_eq!((wish.layout.chunks, wish.faults()), (1, Vec::new()));
     }
 
     #[test]
@@ -611,7 +723,7 @@ mod tests {
         wish.set(Control::Data, at(&DATA, &16));
         assert_eq!(wish.gpus, 2048);
         let gpus = fault(|wish| (wish.context, wish.gpus) = (16, 128)).expect("too few");
-        assert!(gpus.why.ends_with("128 GPUs are no whole copies of 8 × 4 × 16. Use 512"));
+        assert_eq!(gpus.why, "8 × 4 × 16 needs a multiple of 512 GPUs. Use 512");
     }
 
     #[test]
