@@ -151,21 +151,20 @@ impl FromStr for Nanos {
 
     /// Reads `12ms`, `1.5 s`, `800us`, `40ns`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-        let (number, unit) = text.split_at(digits);
-        let size = match unit.trim() {
-            "ns" => 1.0,
-            "us" | "µs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            "" => return Err("say the unit as well, as in 12ms: ns, us, ms or s".into()),
-            _ => return Err(format!("`{unit}` is no unit of time: use ns, us, ms or s")),
-        };
-        match number.parse::<f64>() {
-            Ok(number) => Ok(Self((number * size).round() as u64)),
-            Err(_) => Err("give a number and a unit, as in 12ms or 1.5s".into()),
-        }
+        let times = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
+        let nanos = with_unit(text, &times).map(|nanos| Self(nanos.round() as u64));
+        nanos.ok_or_else(|| "give a number and a unit, as in 12ms: ns, us, ms or s".into())
     }
+}
+
+/// A number that is not negative with one of these units behind it, times what the unit stands for. A
+/// unit that ends as another one does stands before it.
+pub(crate) fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let number = |text: &str| {
+        let value: f64 = text.trim().parse().ok()?;
+        (value.is_finite() && value >= 0.0).then_some(value)
+    };
+    units.iter().find_map(|(unit, size)| Some(number(text.trim().strip_suffix(unit)?)? * size))
 }
 
 /// A whole number with its digits in groups of three: `20,100`.

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use super::args::{TraceClock, TraceCommand, TraceExportArgs, TraceFormat};
 use super::{Failure, Outcome, output};
 use crate::config::ConfigError;
-use crate::ledger::{self, ByRole};
+use crate::ledger;
 use crate::plan::{Plan, order};
-use crate::trace::export::kineto::{Kineto, Live, Size};
-use crate::trace::export::rows::{Detail, rows};
+use crate::trace::export::kineto::{Kineto, Size};
+use crate::trace::export::rows::{Detail, rows, within};
 use crate::trace::export::{Recording, csv, jsonl};
 use crate::trace::{Clock, Span, Trace};
 
@@ -76,9 +76,8 @@ fn table(
     format: fn(&[crate::trace::export::rows::Row], Clock) -> String,
 ) -> Result<(), Failure> {
     let detail = if args.instructions { Detail::Instructions } else { Detail::Blocks };
-    let mut rows = rows(plan, &order::derive(plan), trace, detail);
-    rows.retain(|row| window.is_none_or(|window| row.span().touches(window)));
-    let text = format(&rows, trace.clock);
+    let rows = rows(plan, &order::derive(plan), trace, detail);
+    let text = format(&within(rows, window), trace.clock);
     match &args.output {
         Some(path) => written(path, fs::write(path, text)).map(|()| output::wrote(path)),
         None => output::print(&text),
@@ -92,13 +91,8 @@ fn kineto(
     window: Option<Span>,
 ) -> Result<(), Failure> {
     let plan = &recording.plan;
-    let live = ledger::live(plan).into_iter();
-    let memory: Vec<Vec<Live>> = live.map(|at| at.iter().map(ByRole::bytes).collect()).collect();
-    let kineto = Kineto::new(plan, trace, &recording.devices, &memory);
-    let kineto = match window {
-        Some(window) => kineto.within(window),
-        None => kineto,
-    };
+    let memory = ledger::live(plan);
+    let kineto = Kineto::new(plan, trace, &recording.devices, &memory).within(window);
     let size = match &args.output {
         None => {
             let mut bytes = Vec::new();

@@ -8,7 +8,7 @@ use std::fmt;
 use super::Links;
 use crate::config::{Cluster, ConfigError};
 use crate::mesh::Rank;
-use crate::units::{Bytes, Nanos};
+use crate::units::{Bytes, Nanos, with_unit};
 
 /// What messages of a replay cost, by who sends to whom.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,18 +125,9 @@ impl Wires {
 /// Bandwidth and latency: `50GB/s,10ns`.
 fn measures(word: &str) -> Option<Links> {
     let (bandwidth, latency) = word.split_once(',')?;
-    let number = |text: &str| {
-        let value: f64 = text.trim().parse().ok()?;
-        (value.is_finite() && value >= 0.0).then_some(value)
-    };
-    let with_unit = |text: &str, units: &[(&str, f64)]| {
-        // Longer units first: `us` ends with `s` too.
-        units.iter().find_map(|(unit, size)| Some(number(text.trim().strip_suffix(unit)?)? * size))
-    };
     let rates = [("GB/s", 1e9), ("MB/s", 1e6), ("TB/s", 1e12)];
     let bytes_per_sec = with_unit(bandwidth, &rates).filter(|rate| *rate > 0.0)?;
-    let times = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
-    let latency = Nanos(with_unit(latency, &times)?.round() as u64);
+    let latency = latency.parse().ok()?;
     Some(Links { latency, bytes_per_sec: Some(bytes_per_sec) })
 }
 

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use shardlab::ledger::ByRole;
 use shardlab::mesh::Rank;
 use shardlab::plan::{Action, Plan, order};
 use shardlab::planner::plan_step;
 use shardlab::sim::{Links, replay};
-use shardlab::trace::export::kineto::{Event, Kineto, Live, Micros, Size};
+use shardlab::trace::export::kineto::{Event, Kineto, Micros, Size};
 use shardlab::trace::export::rows::{Detail, rows};
 use shardlab::trace::export::{Recording, csv, jsonl};
 use shardlab::trace::{Span, Trace};
@@ -126,9 +127,10 @@ fn blocks_cover_the_time_of_every_rank_and_carry_the_bytes_of_the_plan() {
 }
 
 /// A step's live memory, made up: it changes at every instruction.
-fn memory(plan: &Plan) -> Vec<Vec<Live>> {
+fn memory(plan: &Plan) -> Vec<Vec<ByRole>> {
     let counts = plan.programs.iter().map(|program| program.instrs.len() as u64);
-    counts.map(|count| (0..count).map(|at| [at, 1, 2, 3, 4]).collect()).collect()
+    let live = |at| ByRole::new([at, 1, 2, 3, 4].map(Bytes));
+    counts.map(|count| (0..count).map(live).collect()).collect()
 }
 
 fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<Size>) -> (Size, String) {
@@ -145,7 +147,7 @@ fn a_part_of_a_step_holds_what_runs_in_it_and_whole_messages() {
         let end = trace.end().0;
         let window = Span { start: Nanos(end / 3), end: Nanos(end / 2) };
         let kineto = || Kineto::new(&plan, &trace, &[], &memory);
-        let (whole, part) = (kineto(), kineto().within(window));
+        let (whole, part) = (kineto(), kineto().within(Some(window)));
         for rank in plan.mesh.ranks() {
             let slices = |kineto: &Kineto<'_>| -> Vec<Event> {
                 let events = kineto.events(rank).into_iter();
@@ -186,11 +188,7 @@ fn the_size_of_a_trace_is_known_before_it_is_written() {
         let memory = memory(&plan);
         let end = trace.end().0;
         for window in [None, Some(Span { start: Nanos(end / 4), end: Nanos(end / 2) })] {
-            let kineto = Kineto::new(&plan, &trace, &[], &memory);
-            let kineto = match window {
-                Some(window) => kineto.within(window),
-                None => kineto,
-            };
+            let kineto = Kineto::new(&plan, &trace, &[], &memory).within(window);
             let (size, text) = written(|out| kineto.write_all(out));
             assert_eq!(size.bytes, Bytes(text.len() as u64));
             let json: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
@@ -224,7 +222,7 @@ fn two_million_events_are_estimated_and_a_part_of_them_is_small() {
     let kineto = || Kineto::new(&plan, &trace, &[], &[]);
     let about = kineto().estimate();
     assert!(about.is_too_large() && about.events > 1_900_000, "{about}");
-    let part = kineto().within(Span { start: long * 1000, end: long * 1010 });
+    let part = kineto().within(Some(Span { start: long * 1000, end: long * 1010 }));
     assert!(!part.estimate().is_too_large());
     let (size, _) = written(|out| part.write_all(out));
     assert!(size.events > 10 * kept.len() as u64 && !size.is_too_large(), "{size}");

@@ -29,6 +29,8 @@ pub struct Latest<Q, A> {
     work: fn(Q, &Cancel) -> Option<A>,
     running: Option<(Receiver<A>, Cancel)>,
     next: Option<Q>,
+    /// What is wanted by who tells that in every frame.
+    wanted: Option<Q>,
 }
 
 impl<Q, A> std::fmt::Debug for Latest<Q, A> {
@@ -41,12 +43,17 @@ impl<Q, A> Latest<Q, A> {
     /// Who answers questions in this way; with `None` once they are told that nobody waits. An answer
     /// that comes nevertheless is an answer.
     pub fn new(work: fn(Q, &Cancel) -> Option<A>) -> Self {
-        Self { work, running: None, next: None }
+        Self { work, running: None, next: None, wanted: None }
     }
 
     /// Whether an answer is still to come.
     pub fn is_busy(&self) -> bool {
         self.running.is_some()
+    }
+
+    /// What [`Latest::follow`] was told last.
+    pub fn wanted(&self) -> Option<&Q> {
+        self.wanted.as_ref()
     }
 
     /// Nobody waits for what was asked.
@@ -66,6 +73,26 @@ impl<Q, A> Drop for Latest<Q, A> {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Latest<Q, A> {
+    /// Takes over what is wanted now: asks if that is something new, and cancels if it is nothing;
+    /// whether it is new.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn follow(&mut self, ctx: &egui::Context, wanted: Option<Q>) -> io::Result<bool>
+    where
+        Q: Clone + PartialEq,
+    {
+        if self.wanted == wanted {
+            return Ok(false);
+        }
+        self.wanted.clone_from(&wanted);
+        let Some(question) = wanted else {
+            self.cancel();
+            return Ok(false);
+        };
+        self.ask(ctx, question).map(|()| true)
+    }
+
     /// Asks instead of what was asked before; the window is woken when there is an answer.
     ///
     /// # Errors

@@ -18,7 +18,6 @@ use super::{Failure, Outcome, output, progress};
 use crate::config::workload::Transformer;
 use crate::config::{Cluster, ConfigError};
 use crate::exec::cores;
-
 use crate::search::why::Comparison;
 use crate::search::{
     Candidate, Counts, Cut, Found, Phase, Progress, Refused, SLOWEST, Search, Space, Tell,

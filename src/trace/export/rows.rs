@@ -48,27 +48,20 @@ pub struct Row {
     pub cause: Option<String>,
 }
 
-impl Row {
-    /// Its time.
-    pub fn span(&self) -> Span {
-        Span { start: self.start_ns, end: self.end_ns }
-    }
-}
-
 /// The lines of a step, by rank and start.
 pub fn rows(plan: &Plan, order: &Order, trace: &Trace, detail: Detail) -> Vec<Row> {
     match detail {
         Detail::Blocks => {
             let end = trace.end();
             let of_rank = |blocks: Vec<Block>| {
-                let sent = blocks.first().map(|block| Sent::of(plan, trace, block.rank));
+                let Some(first) = blocks.first() else { return Vec::new() };
+                let sent = Sent::of(plan, trace, first.rank);
                 let row = |block: &Block| {
                     // What starts with the end of the step belongs to its last block.
                     let until = if block.end == end { Nanos(u64::MAX) } else { block.end };
-                    let bytes = sent.as_ref().map(|sent| sent.between(block.start, until));
-                    block_row(block, bytes.unwrap_or_default())
+                    block_row(block, sent.between(block.start, until))
                 };
-                blocks.iter().map(row).collect::<Vec<Row>>()
+                blocks.iter().map(row).collect()
             };
             blocks(plan, order, trace).into_iter().flat_map(of_rank).collect()
         }
@@ -84,6 +77,14 @@ pub fn rows(plan: &Plan, order: &Order, trace: &Trace, detail: Detail) -> Vec<Ro
             found
         }
     }
+}
+
+/// Those of the lines that have time in common with a window, if one is given.
+pub fn within(mut rows: Vec<Row>, window: Option<Span>) -> Vec<Row> {
+    if let Some(window) = window {
+        rows.retain(|row| Span { start: row.start_ns, end: row.end_ns }.touches(window));
+    }
+    rows
 }
 
 /// What a rank sends, by when it begins.

@@ -49,20 +49,17 @@ impl Exporting {
 impl App {
     /// What there is to export now.
     pub(super) fn offer(&self) -> Offer {
-        let size = self.window_size();
+        let (size, stretch) = (self.window_size(), self.stretch());
+        let sizes = self.step.as_ref().map(|step| shown(step, stretch).estimates());
         Offer {
             scenario: self.run.scenario().name.clone(),
             step: self.step.as_ref().map(Step::number),
             workspace: self.view.workspace,
             size,
             film: self.film().map(|film| -> Estimate { film.estimate(size) }),
-            stretch: self.stretch(),
-            trace: self.step.as_ref().map(|step| shown(step, None).estimate()),
-            part: self
-                .step
-                .as_ref()
-                .zip(self.stretch())
-                .map(|(step, stretch)| shown(step, Some(stretch)).estimate()),
+            stretch,
+            trace: sizes.map(|(whole, _)| whole),
+            part: sizes.and_then(|(_, part)| part),
         }
     }
 

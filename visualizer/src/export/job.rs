@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
-use shardlab::ledger::{self, ByRole};
-use shardlab::trace::export::kineto::{Kineto, Live, Size};
-use shardlab::trace::export::rows::{Detail, Row, rows};
+use shardlab::ledger;
+use shardlab::trace::export::kineto::{Kineto, Size};
+use shardlab::trace::export::rows::{Detail, Row, rows, within};
 use shardlab::trace::export::{csv, jsonl};
 use shardlab::trace::{Clock, Span, Trace};
 use shardlab::train::driver::Facts;
@@ -131,33 +131,30 @@ pub fn make(path: &Path, existing: Existing, material: Material) -> Result<Writt
 impl Shown {
     fn table(&self, format: fn(&[Row], Clock) -> String) -> String {
         let Self { facts, trace, stretch } = self;
-        let mut rows = rows(&facts.plan, &facts.order, trace, Detail::Blocks);
-        rows.retain(|row| stretch.is_none_or(|stretch| row.span().touches(stretch)));
-        format(&rows, trace.clock)
+        let rows = rows(&facts.plan, &facts.order, trace, Detail::Blocks);
+        format(&within(rows, *stretch), trace.clock)
     }
 
     /// The step in the form of trace viewers.
-    fn kineto<T>(&self, read: impl FnOnce(&Kineto<'_>) -> T) -> T {
+    fn kineto<T>(&self, read: impl FnOnce(Kineto<'_>) -> T) -> T {
         let plan = &self.facts.plan;
         let devices: Vec<String> = self.facts.devices.iter().map(|d| d.name.clone()).collect();
-        let live = ledger::live(plan).into_iter();
-        let memory: Vec<Vec<Live>> =
-            live.map(|at| at.iter().map(ByRole::bytes).collect()).collect();
-        let kineto = Kineto::new(plan, &self.trace, &devices, &memory);
-        read(&match self.stretch {
-            Some(stretch) => kineto.within(stretch),
-            None => kineto,
-        })
+        let memory = ledger::live(plan);
+        read(Kineto::new(plan, &self.trace, &devices, &memory))
     }
 
-    /// How large a trace of all ranks will be about.
-    pub fn estimate(&self) -> Size {
-        self.kineto(|kineto| kineto.estimate())
+    /// How large a trace of all ranks will be about, and one of the stretch.
+    pub fn estimates(&self) -> (Size, Option<Size>) {
+        self.kineto(|kineto| {
+            let whole = kineto.estimate();
+            (whole, self.stretch.map(|stretch| kineto.within(Some(stretch)).estimate()))
+        })
     }
 
     /// Writes all ranks into a file, or a file for each into a folder; how many bytes.
     fn traces(&self, path: &Path, of_ranks: bool) -> Result<Bytes, ExportError> {
         self.kineto(|kineto| {
+            let kineto = kineto.within(self.stretch);
             if !of_ranks {
                 return write_with(path, |out| kineto.write_all(out)).map(|size| size.bytes);
             }

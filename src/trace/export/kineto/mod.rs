@@ -19,9 +19,10 @@ use serde_json::{Value, json};
 use self::groups::{Group, groups};
 use self::spaced::spaced;
 use self::threads::Threads;
+use crate::ledger::ByRole;
 use crate::mesh::Rank;
 use crate::ops::Kernel as _;
-use crate::plan::{Action, Collective, CollectiveKind, Instr, Lane, Origin, Plan, Role, View};
+use crate::plan::{Action, Collective, CollectiveKind, Instr, Lane, Origin, Plan, View};
 use crate::trace::draw::{Work, label};
 use crate::trace::{Badge, Span, Trace};
 use crate::units::{Bytes, Nanos, grouped};
@@ -71,9 +72,6 @@ impl Serialize for Micros {
     }
 }
 
-/// Live bytes by [`Role::ALL`].
-pub type Live = [u64; Role::ALL.len()];
-
 /// How large a file is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
@@ -106,7 +104,7 @@ pub struct Kineto<'a> {
     plan: &'a Plan,
     trace: &'a Trace,
     devices: &'a [String],
-    memory: &'a [Vec<Live>],
+    memory: &'a [Vec<ByRole>],
     /// What is left of the step, and the time that it takes.
     window: Option<(Span, Span)>,
     groups: Vec<Group>,
@@ -121,7 +119,7 @@ impl<'a> Kineto<'a> {
         plan: &'a Plan,
         trace: &'a Trace,
         devices: &'a [String],
-        memory: &'a [Vec<Live>],
+        memory: &'a [Vec<ByRole>],
     ) -> Self {
         let mut flows = BTreeMap::new();
         for (from, program) in plan.mesh.ranks().zip(&plan.programs) {
@@ -136,16 +134,19 @@ impl<'a> Kineto<'a> {
         Self { plan, trace, devices, memory, window: None, groups, flows }
     }
 
-    /// The same with what runs in a window alone; what only reaches into it is kept whole.
+    /// The same with what runs in a window alone, if one is given; what only reaches into it is kept
+    /// whole.
     #[must_use]
-    pub fn within(self, window: Span) -> Self {
-        let spans = self.trace.spans.iter().flatten().filter(|span| span.touches(window));
+    pub fn within(self, window: Option<Span>) -> Self {
         let all = |all: Span, span: &Span| Span {
             start: all.start.min(span.start),
             end: all.end.max(span.end),
         };
-        let extent = spans.fold(window, all);
-        Self { window: Some((window, extent)), ..self }
+        let window = window.map(|window| {
+            let spans = self.trace.spans.iter().flatten().filter(|span| span.touches(window));
+            (window, spans.fold(window, all))
+        });
+        Self { window, ..self }
     }
 
     /// How large the file of all ranks will be about, without writing it: from every n-th
@@ -356,12 +357,12 @@ impl<'a> Kineto<'a> {
     }
 
     /// Live memory wherever it changes, from what it is when the window begins.
-    fn live(&self, rank: Rank) -> Vec<(Nanos, &Live)> {
+    fn live(&self, rank: Rank) -> Vec<(Nanos, &ByRole)> {
         let Some(rows) = self.memory.get(rank.index()) else { return Vec::new() };
         let program = self.plan.programs[rank.index()].instrs.iter().zip(rows).enumerate();
         let timed = program.filter(|(_, (instr, _))| instr.lane == Lane::Compute);
         let timed = timed.map(|(index, (_, row))| (self.trace.span(rank, index).start, row));
-        let mut timed: Vec<(Nanos, &Live)> = timed.collect();
+        let mut timed: Vec<(Nanos, &ByRole)> = timed.collect();
         if let Some((Span { start, end }, _)) = self.window {
             timed.truncate(timed.partition_point(|(at, _)| *at < end));
             let before = timed.partition_point(|(at, _)| *at < start).saturating_sub(1);
@@ -374,14 +375,14 @@ impl<'a> Kineto<'a> {
 }
 
 /// The live memory of a rank at an instant.
-fn counter(rank: Rank, (start, live): &(Nanos, &Live)) -> Event {
+fn counter(rank: Rank, (start, live): &(Nanos, &ByRole)) -> Event {
     let names = ["weights", "gradients", "optimizer", "activations", "workspace"];
     Event {
         ph: "C",
         name: "memory".into(),
         pid: rank.0,
         ts: Micros(*start),
-        args: names.into_iter().zip(live.iter().map(|bytes| json!(bytes))).collect(),
+        args: names.into_iter().zip(live.bytes().map(|bytes| json!(bytes))).collect(),
         ..Event::default()
     }
 }

@@ -17,7 +17,6 @@ const RANKS_MOST: u32 = 64;
 #[derive(Debug)]
 pub(super) struct Here {
     worker: Latest<Question, Answer>,
-    asked: Option<Question>,
     answer: Option<Answer>,
 }
 
@@ -38,7 +37,7 @@ struct Answer {
 
 impl Default for Here {
     fn default() -> Self {
-        Self { worker: Latest::new(answered), asked: None, answer: None }
+        Self { worker: Latest::new(answered), answer: None }
     }
 }
 
@@ -56,13 +55,7 @@ impl Here {
     ) -> io::Result<()> {
         let layout = layout.filter(|layout| too_many(layout).is_none());
         let wanted = layout.map(|layout| Question { layout, scenario: scenario.clone() });
-        if self.asked != wanted {
-            self.asked = wanted;
-            match self.asked.clone() {
-                Some(question) => self.worker.ask(ctx, question)?,
-                None => self.worker.cancel(),
-            }
-        }
+        self.worker.follow(ctx, wanted)?;
         if let Some(answer) = self.worker.answer(ctx)? {
             self.answer = Some(answer);
         }
@@ -78,7 +71,7 @@ impl Here {
             return Err(why);
         }
         let of = |answer: &&Answer| {
-            Some(&answer.question) == self.asked.as_ref() && answer.question.layout == *layout
+            Some(&answer.question) == self.worker.wanted() && answer.question.layout == *layout
         };
         match self.answer.as_ref().filter(of).map(|answer| &answer.outcome) {
             Some(Ok(scenario)) => Ok(scenario),

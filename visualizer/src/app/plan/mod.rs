@@ -42,8 +42,6 @@ pub struct Planning {
     /// The control that keys change.
     control: Control,
     worker: Latest<Wish, Answer>,
-    /// What is being predicted.
-    asked: Option<Wish>,
     answer: Option<Answer>,
     /// Why nothing can be asked.
     trouble: Option<String>,
@@ -80,7 +78,6 @@ impl Default for Planning {
             way_out: None,
             control: Control::Model,
             worker: Latest::new(foresee::foresee),
-            asked: None,
             answer: None,
             trouble: None,
             here: Here::default(),
@@ -258,15 +255,8 @@ impl Planning {
     fn ask_and_listen(&mut self, ctx: &egui::Context, scenario: &Scenario) -> io::Result<()> {
         let is_open = self.faults.is_empty() && !self.is_answered();
         let wanted = is_open.then(|| self.wish.clone());
-        if self.asked != wanted {
-            self.asked = wanted;
-            match self.asked.clone() {
-                Some(wish) => {
-                    self.trouble = None;
-                    self.worker.ask(ctx, wish)?;
-                }
-                None => self.worker.cancel(),
-            }
+        if self.worker.follow(ctx, wanted)? {
+            self.trouble = None;
         }
         if let Some(answer) = self.worker.answer(ctx)? {
             self.take(answer);

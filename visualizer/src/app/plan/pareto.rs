@@ -26,8 +26,6 @@ pub(super) struct Pareto {
     worker: Latest<Terms, Answer>,
     /// What the front must be of.
     wished: Option<Terms>,
-    /// What is searched.
-    asked: Option<Terms>,
     answer: Option<Answer>,
 }
 
@@ -47,7 +45,7 @@ struct Answer {
 
 impl Default for Pareto {
     fn default() -> Self {
-        Self { worker: Latest::new(search), wished: None, asked: None, answer: None }
+        Self { worker: Latest::new(search), wished: None, answer: None }
     }
 }
 
@@ -105,15 +103,9 @@ impl Pareto {
         (wish, pace): (&Wish, Pace),
     ) -> std::io::Result<()> {
         self.wished = wish.space().map(|(space, cluster)| Terms { space, cluster });
-        let goes_on = pace == Pace::Settled || self.asked == self.wished;
+        let goes_on = pace == Pace::Settled || self.worker.wanted() == self.wished.as_ref();
         let wanted = self.wished.clone().filter(|_| goes_on && self.found().is_none());
-        if self.asked != wanted {
-            self.asked = wanted;
-            match self.asked.clone() {
-                Some(terms) => self.worker.ask(ctx, terms)?,
-                None => self.worker.cancel(),
-            }
-        }
+        self.worker.follow(ctx, wanted)?;
         if let Some(answer) = self.worker.answer(ctx)? {
             self.answer = Some(answer);
         }
