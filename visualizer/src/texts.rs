@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use shardlab::config::layout::ZeroStage;
 use shardlab::config::{Layout, Scenario, ScheduleName};
+use shardlab::data::Marks;
 use shardlab::exec::{DeviceInfo, DeviceKind, NonFinite};
 use shardlab::mesh::Axis;
 use shardlab::planner::schedule::explain::Formula;
@@ -98,6 +99,11 @@ pub fn heads(shown: Option<u64>, trained: u64, speed: Speed) -> String {
         1.. => format!("{speed} × real time"),
     };
     format!("step {} of {trained} trained, {how}", shown + 1)
+}
+
+/// What a loss is counted in: a token is a byte where marks were counted.
+pub fn loss_unit(marks: Option<Marks>) -> &'static str {
+    marks.map_or("nats per token", |_| "nats per byte")
 }
 
 /// A step, 0-based, that has run for long and has not ended.
@@ -298,6 +304,13 @@ mod tests {
             let text = says(badge, &cpu);
             assert!(text.starts_with(badge.word()) && text.chars().count() <= 120, "{text}");
         }
+    }
+
+    #[test]
+    fn a_loss_is_counted_a_byte_only_where_the_data_are_bytes() {
+        let marks = Marks { bytes: 3.3, pairs: 2.49 };
+        assert_eq!(loss_unit(Some(marks)), "nats per byte");
+        assert_eq!(loss_unit(None), "nats per token");
     }
 
     #[test]

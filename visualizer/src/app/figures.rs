@@ -125,12 +125,13 @@ fn loss(run: &Run) -> Tile {
         None => ("–".into(), String::new()),
     };
     let marks = run.facts().and_then(|facts| facts.marks);
+    let unit = texts::loss_unit(marks);
     let hint = match marks {
         Some(marks) => format!(
-            "Training loss of the newest steps, nats per byte. Letter pairs alone give {:.2}: lower has learned more.",
+            "Training loss of the newest steps, {unit}. Letter pairs alone give {:.2}: lower has learned more.",
             marks.pairs
         ),
-        None => "Training loss of the newest steps, nats per token. Lower has learned more.".into(),
+        None => format!("Training loss of the newest steps, {unit}. Lower has learned more."),
     };
     let opens = (Side::Right, panels::LOSS);
     Tile { name: "Loss", figure, widest: "0.00", remark, badge: None, hint, opens }

@@ -9,6 +9,7 @@ use crate::board::Board;
 use crate::keys::Action;
 use crate::run::{Run, State};
 use crate::shown::{Command, Shared};
+use crate::texts;
 
 /// The panel; keeps the curve as it grows, and what its axis reaches over.
 #[derive(Debug, Default)]
@@ -61,6 +62,7 @@ impl Panel for Loss {
             steps: shared.scenario().training.steps,
             reference: (!self.one_rank.points().is_empty()).then_some(&self.one_rank),
             branches: &branches,
+            unit: texts::loss_unit(marks),
             range: Range { low: 0.0, high: 1.0 },
         };
         frame.range = Range::holding(frame.values(), self.range);

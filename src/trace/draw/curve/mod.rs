@@ -156,6 +156,8 @@ pub struct Frame<'a> {
     pub reference: Option<&'a Series>,
     /// Other branches.
     pub branches: &'a [Branch<'a>],
+    /// What a loss is counted in: `nats per byte`.
+    pub unit: &'a str,
     /// What the axis of values reaches over.
     pub range: Range,
 }

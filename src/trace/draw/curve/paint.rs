@@ -358,10 +358,9 @@ impl Plot {
             sketch.write(rest.cut_left(14.0).1, name, Align::Left, on);
             rest = rest.cut_left(14.0 + sketch.wide(name)).1;
         }
-        let unit = "nats per byte";
-        if sketch.wide(unit) + 14.0 < rest.width {
+        if sketch.wide(frame.unit) + 14.0 < rest.width {
             let faint = sketch.faint();
-            sketch.write(rest.cut_right(8.0).1, unit, Align::Right, faint);
+            sketch.write(rest.cut_right(8.0).1, frame.unit, Align::Right, faint);
         }
     }
 }

@@ -20,6 +20,7 @@ fn frame<'a>(series: &'a Series) -> Frame<'a> {
         steps: 0,
         reference: None,
         branches: &[],
+        unit: "nats per byte",
         range,
     }
 }
